@@ -82,7 +82,6 @@ class Guard:
             or `(section, i, j)` for `anchors[section][i]` and its j-th part (-1: none), or
             `("args", -1, -1)`.
         """
-    def describe(self) -> list[str]: ...
 
 def add_leaf_type(cls: type, /) -> None:
     """Makes values of exactly this class compare with `==` wherever "leaf" is said.

@@ -560,41 +560,6 @@ bool Anchors::check_redo(const RedoCheck& check, Failure* failure) const {
 
 // ---------------------------------------------------------------- the rest
 
-int Anchors::describe(PyObject* lines) {
-  auto add = [lines](const Ref& text) { return text ? PyList_Append(lines, text.get()) : -1; };
-  auto counted = [&](const char* what, size_t n) {
-    return n ? add(format_text("%s: %zu", what, n)) : 0;
-  };
-  for (const DictCheck& check : dicts_) {
-    for (const KeyCheck& item : check.items) {
-      const Ref key = safe_text(item.key), value = safe_text(item.value);
-      if (!key || !value ||
-          add(format_text("dict %p: %U is %U", check.dict, key.get(), value.get())) < 0)
-        return -1;
-    }
-    if (check.keys &&
-        add(format_text("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0)
-      return -1;
-  }
-  for (const TypeCheck& check : types_) {
-    for (const KeyCheck& item : check.names) {
-      const Ref value = safe_text(item.value);
-      if (!value ||
-          add(format_text("class %s: %U is %U", check.type->tp_name, item.key, value.get())) < 0)
-        return -1;
-    }
-    if (counted("inherited attributes", check.supers.size()) < 0) return -1;
-  }
-  if (counted("objects of the same class", objects_.size()) < 0 ||
-      counted("lists", lists_.size()) < 0 || counted("sets", sets_.size()) < 0 ||
-      counted("deques", deques_.size()) < 0 || counted("cells", cells_.size()) < 0 ||
-      counted("functions", functions_.size()) < 0 || counted("attributes", attrs_.size()) < 0 ||
-      counted("calls redone", redos_.size()) < 0 || counted("tensors", tensors_.size()) < 0) {
-    return -1;
-  }
-  return state_ ? add(format_text("the state of torch")) : 0;
-}
-
 int Anchors::traverse(visitproc visit, void* arg) {
   for (PyObject* object : refs_) Py_VISIT(object);
   return 0;

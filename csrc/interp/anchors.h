@@ -57,8 +57,6 @@ class Anchors {
   bool check();
   // Every check precisely, in the order of `build`; false with `failure` filled in.
   bool explain(Failure* failure);
-  // Appends a line of text for each check to `lines`.  0, or -1 with an exception set.
-  int describe(PyObject* lines);
 
   int traverse(visitproc visit, void* arg);
   void release();
