@@ -51,8 +51,8 @@ class Guard:
             objtypes    (object, cls)
             types       (cls, [(name, value or ABSENT), ...])
             supers      (cls, after, name, value or ABSENT)
-            lists       (list, (item, ...))          deques      (deque, (item, ...))
-            sets        (set, (element, ...))        cells       (cell, value or ABSENT, mode)
+            lists       (list, (item, ...))          sets        (set, (element, ...))
+            cells       (cell, value or ABSENT, mode)
             funcs       (function, code, defaults, kwdefaults); ABSENT: any
             attrs       (object, name, value or ABSENT, mode)
             tensors     (tensor, TensorMeta)         state       TorchState or None

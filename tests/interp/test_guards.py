@@ -879,18 +879,6 @@ def test_set_anchor_sees_another_order() -> None:
     assert holds(g)
 
 
-def test_deque_anchor() -> None:
-    d = collections.deque([1, X])
-    g = anchored(deques=[(d, (1, X))])
-    assert holds(g)
-    d.rotate()
-    assert not holds(g)
-    d.rotate()
-    assert holds(g)
-    d.append(1)
-    assert not holds(g)
-
-
 def test_cell_anchor() -> None:
     cell = make_cell(3)
     empty = make_cell()
