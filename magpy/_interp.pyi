@@ -83,12 +83,6 @@ class Guard:
             `("args", -1, -1)`.
         """
 
-def add_leaf_type(cls: type, /) -> None:
-    """Makes values of exactly this class compare with `==` wherever "leaf" is said.
-
-    Its `==` must be harmless C code.
-    """
-
 def leaf_equal(a: object, b: object, /) -> bool:
     """Same object, or the same exact leaf type and value: nan is nan, 0.0 is not -0.0 nor 0."""
 
@@ -180,8 +174,6 @@ class Compiled(Generic[_P, _R]):
         """
     @property
     def _magpy_wrapped(self) -> Callable[_P, _R]: ...
-    @property
-    def _magpy_on_miss(self) -> Callable[..., Any]: ...
     _magpy_entries: list[Entry]
     _magpy_hits: int
     _magpy_misses: int
@@ -194,7 +186,6 @@ class Compiled(Generic[_P, _R]):
     _magpy_whole: int
     _magpy_driver: Callable[_P, _R] | None
     _magpy_options: Any
-    _magpy_owner: Any
 
 MODULE_SLOT: Final[str]
 """The slot in which a compiled module has its `Compiled`."""

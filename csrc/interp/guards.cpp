@@ -173,12 +173,6 @@ PyObject* guard_explain(PyObject* object, PyObject* args) {
   return explanation(std::move(failure));
 }
 
-PyObject* py_add_leaf_type(PyObject*, PyObject* type) {
-  if (!PyType_Check(type)) return PyErr_SetString(PyExc_TypeError, "a class is needed"), nullptr;
-  add_leaf_type((PyTypeObject*)type);
-  Py_RETURN_NONE;
-}
-
 PyObject* py_leaf_equal(PyObject*, PyObject* args) {
   PyObject *a, *b;
   if (!PyArg_ParseTuple(args, "OO:leaf_equal", &a, &b)) return nullptr;
@@ -195,8 +189,6 @@ PyMethodDef guard_methods[] = {
 
 PyMethodDef module_methods[] = {
     {"set_tensor_api", set_tensor_api, METH_O, "Installs the capsule magpy._tensor._api."},
-    {"add_leaf_type", py_add_leaf_type, METH_O,
-     "Makes a class whose == is harmless C code compare by value."},
     {"leaf_equal", py_leaf_equal, METH_VARARGS, "Are these the same object, or equal leaves?"},
     {nullptr, nullptr, 0, nullptr},
 };

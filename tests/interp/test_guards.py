@@ -163,21 +163,6 @@ def test_leaf_tuple_subclass_with_attributes_is_no_leaf() -> None:
     assert not guard(("leaf", 0, Rich((1,)))).check((Rich((1,)),))
 
 
-def test_add_leaf_type_compares_by_value() -> None:
-    import fractions
-
-    a, b = fractions.Fraction(1, 3), fractions.Fraction(2, 6)
-    assert not _interp.leaf_equal(a, b)
-    _interp.add_leaf_type(fractions.Fraction)
-    assert _interp.leaf_equal(a, b)
-    assert not _interp.leaf_equal(a, fractions.Fraction(1, 4))
-
-
-def test_add_leaf_type_refuses_what_is_no_class() -> None:
-    with pytest.raises(TypeError, match="class"):
-        _interp.add_leaf_type(3)  # type: ignore[arg-type]
-
-
 X = Plain()
 ONE_LIST = [1, 2]
 D = {"a": 1, "b": 2}
