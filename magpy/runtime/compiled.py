@@ -312,8 +312,8 @@ class Manager:
             wanted, differing = self.repeated.wanted(self, compiled, why, args, kwargs)
             if not wanted:
                 return False, None
-        part, journal = self.part, self.journal
-        if part is not None and part.is_pythons(compiled, args, kwargs, journal, not self.captures):
+        part, new = self.part, not self.captures
+        if part is not None and new and part.is_pythons(compiled, args, kwargs, self.journal):
             return False, None
         other = _at_work()
         if other is not None:
