@@ -232,6 +232,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="handler")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    magpy.config.notice_slower = False
     with torch.no_grad():
         if options.cost:
             print(f"{measure.machine_line()}; median of {options.rounds} rounds (quartiles)\n")

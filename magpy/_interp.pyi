@@ -156,7 +156,10 @@ class Compiled(Generic[_P, _R]):
     function, for reading and writing.
 
     Of the call whose number is `_magpy_sample` it tells `_magpy_options.sampled` what ran, which
-    returns whether that was of use.
+    returns whether that was of use.  `_magpy_contest`, unless None, is asked about every other call
+    (`begin(self)`): True for the wrapped function to be called, False for an entry, None for either
+    as ever, unasked; of the first two it is told the result (`end(self, result)`), or given itself
+    where the call raised.
     """
 
     def __new__(
@@ -185,6 +188,7 @@ class Compiled(Generic[_P, _R]):
     _magpy_driven: Any
     _magpy_whole: int
     _magpy_driver: Callable[_P, _R] | None
+    _magpy_contest: Any
     _magpy_options: Any
 
 MODULE_SLOT: Final[str]

@@ -28,6 +28,10 @@ regions: bool = os.environ.get("MAGPY_REGIONS", "1") == "1"
 """Whether a callable that cannot be captured whole runs compiled around the lines that were refused
 (environment: MAGPY_REGIONS=0 for not)."""
 
+notice_slower: bool = os.environ.get("MAGPY_NOTICE_SLOWER", "1") == "1"
+"""Whether some calls are timed, and a callable whose captured calls take longer than its own runs
+eagerly from then on (environment: MAGPY_NOTICE_SLOWER=0 for not)."""
+
 background_niceness: int = 10
 """How much the process that compiles for `background=True` gives way to others (`man 2 nice`); read
 when it starts."""

@@ -16,6 +16,8 @@ os.environ.setdefault("MAGPY_VERIFY", "1")
 # Most tests are about what one entry redoes, and when it is refused.  Those of regions set
 # `magpy.config.regions` (tests/runtime/test_driver.py, tests/regions).
 os.environ.setdefault("MAGPY_REGIONS", "0")
+# What a machine that does other work is slow at says nothing.
+os.environ.setdefault("MAGPY_NOTICE_SLOWER", "0")
 
 
 def pytest_addoption(parser):

@@ -22,6 +22,9 @@ namespace {
 // What a mock returns to say "not this entry after all", and `on_miss` to say "run it eagerly".
 PyObject* miss = nullptr;
 
+// The methods of a contest.
+PyObject *begin_name = nullptr, *end_name = nullptr;
+
 // What a mock or `on_miss` returns for an exception to be raised with the traceback that it has.
 struct RaiseObject {
   PyObject_HEAD PyObject* exception;
@@ -44,6 +47,7 @@ struct CompiledObject {
   PyObject* options;
   PyObject* driver;  // called in place of `wrapped` where no entry answers, unless None
   PyObject* driven;  // the code that the driver was made of, if `wrapped` is a Python function
+  PyObject* contest;  // times calls that are served and eager ones, unless None
   PyObject* weakrefs;
   long long hits, misses, calls;
   long long whole;   // so many calls that no entry answers may be captured whole before the driver
@@ -407,6 +411,32 @@ PyObject* sampled(CompiledObject* self, PyObject* const* args, size_t nargsf, Py
   return result.release();
 }
 
+// Tells a contest that a call is over: its result, or the contest itself where it raised.  False
+// with an exception set.
+bool ended(PyObject* contest, CompiledObject* self, PyObject* result) {
+  PyObject* given[] = {nullptr, contest, (PyObject*)self, result};
+  return static_cast<bool>(Ref::steal(PyObject_VectorcallMethod(
+      end_name, given + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr)));
+}
+
+// Likewise, or eagerly, as the contest says, which is told when the call is over.  No Python runs
+// between the caller and `wrapped`.
+PyObject* contested(CompiledObject* self, PyObject* const* args, size_t nargsf,
+                    PyObject* kwnames) {
+  const Ref contest = Ref::borrow(self->contest);
+  const Ref turn = Ref::steal(PyObject_CallMethodOneArg(contest.get(), begin_name, (PyObject*)self));
+  if (!turn) return nullptr;
+  if (turn.get() == Py_None) return called(self, args, nargsf, kwnames);
+  Ref result = Ref::steal(turn.get() == Py_True ? call_wrapped(self, args, nargsf, kwnames)
+                                                : called(self, args, nargsf, kwnames));
+  if (!result) {
+    ErrorGuard error;  // what the call raises is raised
+    if (!ended(contest.get(), self, contest.get())) PyErr_Clear();
+    return nullptr;
+  }
+  return ended(contest.get(), self, result.get()) ? result.release() : nullptr;
+}
+
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf,
                               PyObject* kwnames) {
   auto* self = (CompiledObject*)object;
@@ -414,6 +444,7 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
   if (tls_session != nullptr)
     return self->part ? Py_NewRef(miss) : call_wrapped(self, args, nargsf, kwnames);
   if (++self->calls == self->sample) return sampled(self, args, nargsf, kwnames);
+  if (self->contest != Py_None) return contested(self, args, nargsf, kwnames);
   return called(self, args, nargsf, kwnames);
 }
 
@@ -440,6 +471,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->options = Py_NewRef(Py_None);
   self->driver = Py_NewRef(Py_None);
   self->driven = Py_NewRef(Py_None);
+  self->contest = Py_NewRef(Py_None);
   return (PyObject*)self;
 }
 
@@ -451,6 +483,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->options);
   Py_VISIT(self->driver);
   Py_VISIT(self->driven);
+  Py_VISIT(self->contest);
   return 0;
 }
 
@@ -459,7 +492,7 @@ int compiled_clear(PyObject* object) {
   // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone
   // gives a TypeError there.
   for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
-                           &self->driver, &self->driven}) {
+                           &self->driver, &self->driven, &self->contest}) {
     PyObject* old = *field;
     *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
     if (!*field) {
@@ -477,7 +510,7 @@ void compiled_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
-                           &self->driver, &self->driven})
+                           &self->driver, &self->driven, &self->contest})
     Py_CLEAR(*field);
   Py_TYPE(object)->tp_free(object);
 }
@@ -569,6 +602,8 @@ PyMemberDef compiled_members[] = {
      "the code that the driver was made of"},
     {"_magpy_driver", T_OBJECT, offsetof(CompiledObject, driver), 0,
      "what is called in place of the function, or None"},
+    {"_magpy_contest", T_OBJECT, offsetof(CompiledObject, contest), 0,
+     "what times calls that are served and eager ones, or None"},
     {"_magpy_hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},
     {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0,
      "calls that went to on_miss"},
@@ -808,6 +843,9 @@ int init_dispatch(PyObject* module) {
     if (PyType_Ready(type) < 0) return -1;
   }
   if (collect_own_names() < 0) return -1;
+  begin_name = PyUnicode_InternFromString("begin");
+  end_name = PyUnicode_InternFromString("end");
+  if (!begin_name || !end_name) return -1;
   miss = PyObject_New(PyObject, &Miss_Type);
   if (!miss || PyModule_AddObjectRef(module, "MISS", miss) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Miss", (PyObject*)&Miss_Type) < 0) return -1;

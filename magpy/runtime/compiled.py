@@ -43,7 +43,7 @@ from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.pipeline import needed_variables
 from magpy.replay.rolled import roll
-from magpy.runtime import below_hooks, checkpoints, families
+from magpy.runtime import below_hooks, checkpoints, contest, families
 from magpy.runtime import entry as entries
 from magpy.runtime.background import Pending
 from magpy.runtime.blocks import Blocks
@@ -154,6 +154,8 @@ class Manager:
         whole = None if self.part is None else self.part.driver.drivers
         self.journal = Journal(self.name, set() if whole is None else whole.warned)
         self.gave_up = False
+        #: Whether an entry was timed, or is.
+        self.contested = False
         self.missed = Misses()
         self.waiting = Waiting(self.elsewhere)
         self.drivers = None
@@ -660,6 +662,8 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
+                if not self.contested and self._may_be_timed(compiled):
+                    self.contested = contest.begin(compiled, self._judged)
                 served = compiled._magpy_hits > self.base_hits
                 any_compiled = found["entries"] or served or self.share.value
                 calls = compiled._magpy_calls - self.base_calls
@@ -676,8 +680,35 @@ class Manager:
             self.note(f"the share of operations in graphs is not known: {e}")
         return True
 
+    def _may_be_timed(self, compiled: Any) -> bool:
+        """Whether one entry serves the calls and may be dropped if it costs more than eager.
+
+        With the backend "eager" nothing is compiled, and what is captured is to be looked at.
+        """
+        return (
+            config.notice_slower
+            and self.backend is not backends.eager
+            and not (self.options.fullgraph or self.options.mode == "auto" or self.gave_up)
+            and compiled._magpy_driver is None
+            and compiled._magpy_wrapped is not operator.call  # of a family
+            and self._kept(compiled) == 1
+        )
+
+    def _judged(self, compiled: Any, served: float | None, eager: float | None) -> None:
+        """The entry was timed; the seconds of a call are told of one that costs more than eager."""
+        if served is None or eager is None or self._kept(compiled) != 1:
+            return
+        compiled._magpy_entries = []
+        why = (
+            f"a call takes {served * 1e6:.0f} us with what was captured, and {eager * 1e6:.0f} us "
+            "without"
+        )
+        self.note(why)
+        self._give_up(compiled, why)
+
     def reset(self, compiled: Any) -> None:
         """Drops all entries and starts anew."""
+        compiled._magpy_contest = None
         compiled._magpy_entries = []
         compiled._magpy_plain = False
         compiled._magpy_driver = None
