@@ -131,6 +131,22 @@ def shortened(compiled: Callable[..., Any], found: Seen) -> Callable[..., Any]:
     return call
 
 
+def directly(run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """Calls the code of a graph, as `shortened` does."""
+
+    def call(*inputs: Any) -> Any:
+        called = run
+        if _tracer() is not None:  # TorchDynamo is there, and would look into the code
+            called = torch._dynamo.disable(run)  # type: ignore[no-untyped-call]
+        if not torch.is_grad_enabled():
+            return called([*inputs])
+        with torch.no_grad():
+            return called([*inputs])
+
+    _skip(call.__code__)
+    return call
+
+
 def _skip(code: types.CodeType) -> None:
     """Has TorchDynamo take a function as it is, be it there or imported later."""
     there = sys.modules.get("torch._dynamo.eval_frame")
@@ -142,4 +158,4 @@ def _skip(code: types.CodeType) -> None:
         _dynamo.set_code_exec_strategy(code, strategy)
 
 
-__all__ = ["Seen", "seen", "shortened"]
+__all__ = ["Seen", "directly", "graph_of", "seen", "shortened"]

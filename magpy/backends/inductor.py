@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from magpy.models.backward import BACKWARD, is_kept
@@ -105,6 +106,23 @@ def of_process() -> tuple[str, ...]:
 
     settings: Any = (config, functorch)
     return tuple(c.get_hash().hex() for c in settings)
+
+
+def of_environment() -> tuple[str, ...]:
+    """The variables of the environment that make settings, where nothing else has made any."""
+    import torch
+
+    root = Path(torch.__file__).parent
+    files = [root / "_inductor" / "config.py", root / "_functorch" / "config.py"]
+    text = "".join(f.read_text() for f in files)
+    return tuple(
+        f"{k}={v}"
+        for k, v in sorted(os.environ.items())
+        if (f'"{k}"' in text or k.startswith(_VARIABLES)) and k != "TORCHINDUCTOR_CACHE_DIR"
+    )
+
+
+_VARIABLES = ("TORCHINDUCTOR_", "TORCH_COMPILE")
 
 
 def is_there() -> bool:

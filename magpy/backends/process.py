@@ -185,21 +185,27 @@ def _worker(niceness: int) -> subprocess.Popen[bytes]:
     )
 
 
-def artifacts(jobs: list[Job], cache: str) -> list[tuple[str, Any]]:
+def artifacts(jobs: list[Job], cache: str) -> tuple[list[tuple[str, Any]], Any]:
     """What a process of its own answers to jobs, one after the other: artifacts that travel.
 
     Args:
         jobs: the jobs, whose state stays as it is.
         cache: the directory in which kernels and the code that calls them are made.
 
+    Returns:
+        The answers, and the settings of a process in which nothing has changed any.
     """
     answers: list[tuple[str, Any]] = []
+    settings = None
     with _worker(0) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        with contextlib.suppress(EOFError, OSError):
+            send(process.stdin, {"settings": True})  # type: ignore[arg-type]
+            settings = receive(process.stdout)[1]  # type: ignore[arg-type]
         for wanted in jobs:
             try:
-                request = {**wanted.request, "cache": cache}
+                request = {**wanted.request, "cache": cache, "alone": True}
                 send(process.stdin, request)  # type: ignore[arg-type]
                 answers.append(receive(process.stdout))  # type: ignore[arg-type]
             except (EOFError, OSError):
@@ -207,7 +213,7 @@ def artifacts(jobs: list[Job], cache: str) -> list[tuple[str, Any]]:
                 break
         process.stdin.close()
     lost = [("unable", "the compiling process ended")] * (len(jobs) - len(answers))
-    return answers + lost
+    return answers + lost, settings
 
 
 class _Service:

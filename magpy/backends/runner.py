@@ -464,6 +464,8 @@ class Runner:
         self,
         compiled: Callable[..., Any],
         places: list[tuple[int, Read, int]] | None = None,
+        *,
+        alone: bool = False,
     ) -> Callable[..., Any]:
         """What a compiler returned, as it is to be called.
 
@@ -471,10 +473,11 @@ class Runner:
             compiled: what it returned.
             places: the sizes and strides that it takes before the inputs
                 (magpy/backends/symbolic_inputs.py).
+            alone: it needs nothing of the compiler's (magpy/backends/code_alone.py).
         """
         segment, backend = self.segment, self.backend
         compiled = giving_sizes(compiled, places or [])
-        if segment.index == 0 and isinstance(backend, Inductor):
+        if segment.index == 0 and not alone and isinstance(backend, Inductor):
             compiled = stepped(compiled) if backend.cuda_graphs else compiled
         if self.backend is eager:
             return compiled

@@ -65,7 +65,12 @@ def _put_back(graph: Any) -> None:
 
 
 def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
-    """The answer to one request."""
+    """The answer to one request.
+
+    Asked for settings, it tells those of a process in which nothing has changed any.  Where it is
+    asked for an artifact that is loaded without TorchInductor, and there is one, it is
+    a `CodeAlone` (magpy/backends/code_alone.py).
+    """
     import torch
     from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
     from torch._inductor import config
@@ -74,9 +79,11 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
     from torch.fx._graph_pickler import GraphPickler
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    from magpy.backends import settings
-    from magpy.backends.inductor import STATIC_INPUTS, compile_graph
+    from magpy.backends import code_alone, direct_calls, settings
+    from magpy.backends.inductor import STATIC_INPUTS, compile_graph, of_process
 
+    if "settings" in request:
+        return "ok", of_process()
     functorch: Any = torch._functorch.config
     # The kernels are found by the program's process in the directory that it uses, which may have
     # been emptied since the last request.
@@ -108,10 +115,15 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
         )
         torch.set_grad_enabled(request["state"]["pairs"]["grad"])
         try:
-            compiled = compile_graph(graph, inputs, request["patches"], mode)
+            with direct_calls.seen() as seen:
+                compiled = compile_graph(graph, inputs, request["patches"], mode)
         except Exception as e:  # noqa: BLE001 - whatever the backend raises
             return "failed", f"{type(e).__name__}: {e}"
         _forget_unnamed(request["cache"])
+        if request.get("alone"):
+            alone = code_alone.taken_apart(direct_calls.graph_of(compiled, seen))
+            if alone is not None:
+                return "ok", alone
         try:
             bundle = BundledAOTAutogradSerializableCallable(compiled)
             return "ok", BundledAOTAutogradSerializableCallable.serialize_compile_artifacts(bundle)

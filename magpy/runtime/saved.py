@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from magpy.backends import eager, process
-from magpy.backends.inductor import Inductor
+from magpy.backends.code_alone import CodeAlone, put_together
+from magpy.backends.direct_calls import directly
+from magpy.backends.inductor import Inductor, is_there, of_environment
 from magpy.backends.runner import EntryInfo, Runner
 from magpy.errors import LoadError, Refusal, SaveError
 from magpy.frames import signals
@@ -42,11 +44,11 @@ class Graph(NamedTuple):
 
     Attributes:
         about: what tells that the graph of a loaded entry is the same.
-        artifact: what loads it.
+        artifact: what loads it, without TorchInductor if that can be.
     """
 
     about: tuple[Any, ...]
-    artifact: bytes
+    artifact: bytes | CodeAlone
 
 
 class Saved(NamedTuple):
@@ -67,8 +69,9 @@ class _Content(NamedTuple):
     options: Options
     packages: dict[str, str]
     entries: list[tuple[Portable, list[Graph | None]]]
-    #: Those of TorchInductor.
+    #: Those of TorchInductor; what they follow from if only the environment has set any.
     settings: tuple[str, ...]
+    environment: tuple[str, ...] | None
     #: Of the graphs that TorchInductor loads.
     kernels: dict[str, bytes]
 
@@ -153,10 +156,12 @@ def save(compiled: Any, path: Any) -> Saved:
     left += [f"a graph: {r.job or 'it was never run'}" for r in runners if r.job not in jobs]
     answers: list[tuple[str, Any]] = []
     kernels: dict[str, bytes] = {}
+    untouched: Any = None
     if jobs:
         with tempfile.TemporaryDirectory() as cache:
-            answers = process.artifacts(jobs, cache)
-            kernels = _kernels(Path(cache))
+            answers, untouched = process.artifacts(jobs, cache)
+            if any(type(answer) is bytes for _, answer in answers):
+                kernels = _kernels(Path(cache))
     left += [f"a graph: {text}" for state, text in answers if state != "ok"]
     made = {
         id(job): text for job, (state, text) in zip(jobs, answers, strict=True) if state == "ok"
@@ -167,11 +172,13 @@ def save(compiled: Any, path: Any) -> Saved:
         return None if artifact is None else Graph(_about(runner), artifact)
 
     backend = manager.backend
+    settings = backend.key() if isinstance(backend, Inductor) else ()
     content = _Content(
         options,
         _packages([info.portable for info in kept]),
         [(info.portable, [graph(r) for r in info.runners]) for info in kept],
-        backend.key() if isinstance(backend, Inductor) else (),
+        settings,
+        of_environment() if untouched is not None and settings[1:] == untouched else None,
         kernels,
     )
     file.write(path, pickle.dumps(content, protocol=5))
@@ -230,7 +237,8 @@ def load(compiled: Any, content: _Content, path: Any) -> list[str]:
         raise LoadError(f"{path} was saved with other options: {content.options}")
     graphs_fit = not isinstance(backend, Inductor)
     if isinstance(backend, Inductor) and any(g for _, gs in content.entries for g in gs):
-        graphs_fit = backend.key() == content.settings
+        graphs_fit = not is_there() and content.environment == of_environment()
+        graphs_fit = graphs_fit or backend.key() == content.settings
         if graphs_fit and content.kernels:
             _unpack(content.kernels)
     loaded = []
@@ -267,10 +275,17 @@ def _entry(compiled: Any, portable: Portable, graphs: list[Graph | None]) -> Any
     info.portable = "it was loaded itself"
     for runner, graph in zip(info.runners, graphs, strict=False):
         if graph is not None and runner.backend is not eager and _about(runner) == graph.about:
-            with contextlib.suppress(ImportError, OSError):  # its first run compiles it then
-                loaded = process.loaded(graph.artifact, manager.backend.patches())
-                runner.use(runner.finished(loaded))
+            _use(runner, graph.artifact, manager.backend)
     return new
+
+
+def _use(runner: Runner, artifact: bytes | CodeAlone, backend: Inductor) -> None:
+    """Has a compiled graph run; where it cannot be loaded, its first run compiles it."""
+    if isinstance(artifact, CodeAlone):
+        with contextlib.suppress(ImportError, OSError):  # kernels are files for a moment
+            runner.use(runner.finished(directly(put_together(artifact)), alone=True))
+    else:
+        runner.use(runner.finished(process.loaded(artifact, backend.patches())))
 
 
 __all__ = ["Saved", "load", "read", "save"]
