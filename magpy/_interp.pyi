@@ -51,8 +51,8 @@ class Guard:
             objtypes    (object, cls)
             types       (cls, [(name, value or ABSENT), ...])
             supers      (cls, after, name, value or ABSENT)
-            lists       (list, (item, ...))          deques      (deque, (item, ...))
-            sets        (set, (element, ...))        cells       (cell, value or ABSENT, mode)
+            lists       (list, (item, ...))          sets        (set, (element, ...))
+            cells       (cell, value or ABSENT, mode)
             funcs       (function, code, defaults, kwdefaults); ABSENT: any
             attrs       (object, name, value or ABSENT, mode)
             tensors     (tensor, TensorMeta)         state       TorchState or None
@@ -82,13 +82,6 @@ class Guard:
             or `(section, i, j)` for `anchors[section][i]` and its j-th part (-1: none), or
             `("args", -1, -1)`.
         """
-    def describe(self) -> list[str]: ...
-
-def add_leaf_type(cls: type, /) -> None:
-    """Makes values of exactly this class compare with `==` wherever "leaf" is said.
-
-    Its `==` must be harmless C code.
-    """
 
 def leaf_equal(a: object, b: object, /) -> bool:
     """Same object, or the same exact leaf type and value: nan is nan, 0.0 is not -0.0 nor 0."""
@@ -184,8 +177,6 @@ class Compiled(Generic[_P, _R]):
         """
     @property
     def _magpy_wrapped(self) -> Callable[_P, _R]: ...
-    @property
-    def _magpy_on_miss(self) -> Callable[..., Any]: ...
     _magpy_entries: list[Entry]
     _magpy_hits: int
     _magpy_misses: int
@@ -199,7 +190,6 @@ class Compiled(Generic[_P, _R]):
     _magpy_driver: Callable[_P, _R] | None
     _magpy_contest: Any
     _magpy_options: Any
-    _magpy_owner: Any
 
 MODULE_SLOT: Final[str]
 """The slot in which a compiled module has its `Compiled`."""

@@ -34,8 +34,9 @@ class Explanation:
         value: what the call returned (None when it raised).
         operations: tensor operations in the operator graph.
         segments: graphs in the entry.
-        guards: the checks that must hold before the entry is used, as they are run.
-        guard_summary: the same in words: what is asked of the arguments, of `self`, of globals.
+        guards: what must hold before the entry is used, one by one: what is looked at, and what is
+            asked of it.
+        guard_summary: the same, grouped: what is asked of the arguments, of `self`, of globals.
         mock: the generated function that redoes the call.
         graphs: the code of each segment.
         events: what the program was seen to do.
@@ -183,7 +184,7 @@ def _explained(f: Any, outcome: Outcome) -> tuple[Explanation, EntryInfo | None]
         value=outcome.value,
         operations=info.nodes,
         segments=len(info.segments),
-        guards=info.guard.describe(),
+        guards=[": ".join(pair) for pair in words.listing(capture.f, info.program)],
         guard_summary=words.summary(capture.f, info.program),
         mock=info.text,
         graphs=[s.graph.code for s in info.segments],

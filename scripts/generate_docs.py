@@ -28,6 +28,7 @@ import torch  # noqa: E402
 import magpy  # noqa: E402
 from magpy import _interp  # noqa: E402
 from magpy.capture import session  # noqa: E402
+from magpy.guards.analysis import analyze  # noqa: E402
 from magpy.ir import printer  # noqa: E402
 
 
@@ -125,23 +126,17 @@ def reference_lines(graph: Any) -> list[str]:
     return lines
 
 
-def guard_lines(descriptions: list[str]) -> list[str]:
-    """The checks of a guard, in an order that no address decides."""
-    known = {id(globals()): "globals of the program", id(vars(settings)): "settings.__dict__"}
-    special = re.compile(r"class (\w+): __\w+__ is |class (\w+): \w+ is nothing$")
-    lines, counts = [], dict[str, int]()
-    for text in descriptions:
-        match = special.match(text)
-        if match:
-            owner = match[1] or match[2]
-            counts[owner] = counts.get(owner, 0) + 1
-            continue
-        text = re.sub(
-            r"0x([0-9a-f]+)", lambda m: f"({known.get(int(m[1], 16), 'of a library')})", text
-        )
-        lines.append(text)
-    lines += [f"class {owner}: {n} special methods and absent names" for owner, n in counts.items()]
-    return sorted(lines)
+def guard_lines(analysis: Any) -> list[str]:
+    """The checks of a guard that walk from the arguments, and how many anchors it has."""
+
+    def part(v: Any) -> str:
+        return f"({', '.join(map(part, v))})" if type(v) is tuple else name(v)
+
+    lines = [" ".join([check[0], *map(part, check[1:])]) for check in analysis.checks]
+    for section, records in sorted(analysis.anchors.items()):
+        count = len(records) if isinstance(records, list) else 1
+        lines += [f"anchors, {section}: {count}"] if count else []
+    return lines
 
 
 def block(text: str, language: str = "text") -> str:
@@ -173,9 +168,8 @@ def walkthrough() -> str:
         "EVENTS": block("\n".join(event_line(e) for e in capture.log)),
         "STEPS": block(placed(printer.text(capture.record.steps))),
         "REFERENCES": block("\n".join(reference_lines(told.reference_graph))),
-        "CHECKS": str(len(told.guards)),
         "SUMMARY": block(told.guard_summary),
-        "GUARDS": block("\n".join(guard_lines(told.guards))),
+        "GUARDS": block("\n".join(guard_lines(analyze(capture)))),
         "GRAPH": block("\n".join(g.strip() for g in told.graphs), "python"),
         "MOCK": block(placed(told.mock), "python"),
     }

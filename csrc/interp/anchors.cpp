@@ -1,13 +1,10 @@
 // See anchors.h.
 #include "anchors.h"
 
-#include <structmember.h>
-
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
-#include "classes.h"
 #include "leaf.h"
 #include "signals.h"
 #include "tensor_access.h"
@@ -289,77 +286,6 @@ bool Anchors::check_objects_cheaply() const {
   return true;
 }
 
-void Anchors::arm_set(SetCheck& check) {
-  auto* set = (PySetObject*)check.set;
-  check.places.clear();
-  check.mask = -1;
-  // Only elements that are the very ones expected: those live as long as the guard, and nothing
-  // else has their addresses.
-  std::vector<PyObject*> expected;
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(check.items); k++)
-    expected.push_back(PyTuple_GET_ITEM(check.items, k));
-  std::sort(expected.begin(), expected.end());
-  for (Py_ssize_t k = 0; k <= set->mask; k++) {
-    PyObject* key = set->table[k].key;
-    // A removed element leaves another object, with the hash -1 that no element has.
-    if (!key || set->table[k].hash == -1) continue;
-    if (!std::binary_search(expected.begin(), expected.end(), key)) return check.places.clear();
-    check.places.emplace_back(k, key);
-  }
-  check.mask = set->mask;
-}
-
-bool Anchors::check_sets_cheaply() {
-  for (SetCheck& check : sets_) {
-    auto* set = (PySetObject*)check.set;
-    if (set->mask == check.mask && set->used == (Py_ssize_t)check.places.size()) {
-      const setentry* table = set->table;
-      uintptr_t difference = 0;
-      for (const auto& [k, key] : check.places)
-        difference |= (uintptr_t)table[k].key ^ (uintptr_t)key;
-      if (!difference) continue;
-    }
-    if (!check_set(check, nullptr)) return false;
-    arm_set(check);
-  }
-  return true;
-}
-
-// Is the attribute a word of the object, read by a member descriptor?
-void Anchors::arm_attr(AttrCheck& check) {
-  check.tag = 0;
-  PyTypeObject* type = Py_TYPE(check.object);
-  if (type->tp_getattro != PyObject_GenericGetAttr) return;
-  PyObject* found = _PyType_Lookup(type, check.name);
-  if (!found || !Py_IS_TYPE(found, &PyMemberDescr_Type)) return;
-  const PyMemberDef* member = ((PyMemberDescrObject*)found)->d_member;
-  constexpr int kRelative = 8;  // Py_RELATIVE_OFFSET, new in 3.12
-  // For T_OBJECT a word without an object is None.
-  if (member->type != T_OBJECT_EX && !(member->type == T_OBJECT && check.value)) return;
-  if (member->flags & kRelative || !PyType_IsSubtype(type, PyDescr_TYPE(found))) return;
-#if PY_VERSION_HEX < 0x030D0000
-  if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) return;
-#endif
-  check.slot = (PyObject**)((char*)check.object + member->offset);
-  check.type = type;
-  check.tag = type->tp_version_tag;
-}
-
-bool Anchors::check_attrs_cheaply() {
-  for (AttrCheck& check : attrs_) {
-    // A slot with nothing in it may still be None to whoever asks: what is not the expected object
-    // is left to the full check.
-    if (check.tag && Py_TYPE(check.object) == check.type &&
-        check.type->tp_version_tag == check.tag) {
-      PyObject* found = *check.slot;
-      if (found ? same_value(found, check.value, check.leaf) : !check.value) continue;
-    }
-    if (!check_attr(check, nullptr)) return false;
-    arm_attr(check);
-  }
-  return true;
-}
-
 bool Anchors::check() {
   if (state_ && !tensor_api()->state_matches(state_)) return false;
   if (!check_dicts_cheaply() || !check_types_cheaply() || !check_objects_cheaply()) return false;
@@ -372,12 +298,13 @@ bool Anchors::check() {
   for (const FunctionCheck& check : functions_) {
     if (!check_function(check, nullptr)) return false;
   }
-  if (!check_sets_cheaply()) return false;
-  for (const ItemsCheck& check : deques_) {
-    if (!check_deque(check, nullptr)) return false;
+  for (const ItemsCheck& check : sets_) {
+    if (!check_set(check, nullptr)) return false;
   }
   if (pack_ && tensor_api()->check_pack(pack_) >= 0) return false;
-  if (!check_attrs_cheaply()) return false;
+  for (const AttrCheck& check : attrs_) {
+    if (!check_attr(check, nullptr)) return false;
+  }
   for (const RedoCheck& check : redos_) {
     if (!check_redo(check, nullptr)) return false;
   }
@@ -403,7 +330,6 @@ bool Anchors::explain(Failure* failure) {
   if (!all(cells_, [&](const auto& c) { return check_cell(c, failure); })) return false;
   if (!all(functions_, [&](const auto& c) { return check_function(c, failure); })) return false;
   if (!all(sets_, [&](const auto& c) { return check_set(c, failure); })) return false;
-  if (!all(deques_, [&](const auto& c) { return check_deque(c, failure); })) return false;
   if (state_ && !tensor_api()->state_matches(state_)) {
     return fail(failure, "state", 0, -1, Ref::steal(tensor_api()->state_difference(state_)));
   }
@@ -487,29 +413,10 @@ bool Anchors::check_list(const ItemsCheck& check, Failure* failure) const {
   return true;
 }
 
-bool Anchors::check_set(const SetCheck& check, Failure* failure) const {
-  if (set_gives(check.set, check.items)) return true;
+bool Anchors::check_set(const ItemsCheck& check, Failure* failure) const {
+  if (set_gives(check.container, check.items)) return true;
   return failure &&
          fail(failure, "sets", check.i, -1, format_text("the elements of the set changed"));
-}
-
-bool Anchors::check_deque(const ItemsCheck& check, Failure* failure) const {
-  PySequenceMethods* methods = deque_type()->tp_as_sequence;
-  Py_ssize_t n = methods->sq_length(check.container);
-  if (n != PyTuple_GET_SIZE(check.items)) {
-    return failure &&
-           fail(failure, "deques", check.i, -1,
-                format_text("the length is %zd instead of %zd", n, PyTuple_GET_SIZE(check.items)));
-  }
-  for (Py_ssize_t j = 0; j < n; j++) {
-    const Ref found = Ref::steal(methods->sq_item(check.container, j));
-    if (!found) PyErr_Clear();
-    if (!same_value(found.get(), PyTuple_GET_ITEM(check.items, j), true)) {
-      return failure &&
-             fail(failure, "deques", check.i, j, format_text("item %zd is another object", j));
-    }
-  }
-  return true;
 }
 
 bool Anchors::check_cell(const CellCheck& check, Failure* failure) const {
@@ -560,41 +467,6 @@ bool Anchors::check_redo(const RedoCheck& check, Failure* failure) const {
 
 // ---------------------------------------------------------------- the rest
 
-int Anchors::describe(PyObject* lines) {
-  auto add = [lines](const Ref& text) { return text ? PyList_Append(lines, text.get()) : -1; };
-  auto counted = [&](const char* what, size_t n) {
-    return n ? add(format_text("%s: %zu", what, n)) : 0;
-  };
-  for (const DictCheck& check : dicts_) {
-    for (const KeyCheck& item : check.items) {
-      const Ref key = safe_text(item.key), value = safe_text(item.value);
-      if (!key || !value ||
-          add(format_text("dict %p: %U is %U", check.dict, key.get(), value.get())) < 0)
-        return -1;
-    }
-    if (check.keys &&
-        add(format_text("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0)
-      return -1;
-  }
-  for (const TypeCheck& check : types_) {
-    for (const KeyCheck& item : check.names) {
-      const Ref value = safe_text(item.value);
-      if (!value ||
-          add(format_text("class %s: %U is %U", check.type->tp_name, item.key, value.get())) < 0)
-        return -1;
-    }
-    if (counted("inherited attributes", check.supers.size()) < 0) return -1;
-  }
-  if (counted("objects of the same class", objects_.size()) < 0 ||
-      counted("lists", lists_.size()) < 0 || counted("sets", sets_.size()) < 0 ||
-      counted("deques", deques_.size()) < 0 || counted("cells", cells_.size()) < 0 ||
-      counted("functions", functions_.size()) < 0 || counted("attributes", attrs_.size()) < 0 ||
-      counted("calls redone", redos_.size()) < 0 || counted("tensors", tensors_.size()) < 0) {
-    return -1;
-  }
-  return state_ ? add(format_text("the state of torch")) : 0;
-}
-
 int Anchors::traverse(visitproc visit, void* arg) {
   for (PyObject* object : refs_) Py_VISIT(object);
   return 0;
@@ -614,7 +486,6 @@ void Anchors::release() {
   objects_.clear();
   lists_.clear();
   sets_.clear();
-  deques_.clear();
   cells_.clear();
   functions_.clear();
   attrs_.clear();

@@ -11,22 +11,19 @@
 // change of a dict makes its version larger: the sum of the versions of some dicts is what it was
 // only if each of them is.  A block of dicts is one addition each and one comparison.  On 3.12+ a
 // dict watcher puts the dict on its guards' dirty lists, and a guard looks only at whether its list
-// is empty.  Watchers are told before the change and no Python code runs in between. Slots.  An
-// attribute that a member descriptor of C reads is a word of the object, as long as its class stays
-// as it is. Sets.  Elements stay where they are in a table of the same size; a set with as many
-// elements that has each of them at its place is the same set. Objects.  Nothing tells of
-// `object.__class__ = other` or of another __dict__: two words of each object are compared, blocks
-// of objects at a time. Classes.  tp_version_tag on every version: it is set to 0 when the class or
-// a base changes and a new one is never reused; when CPython stops handing out tags (they can run
-// out) the tag stays 0, which never counts as unchanged. After a cheap test fails, only the objects
-// that failed it are checked precisely, and are re-armed if they still hold.
+// is empty.  Watchers are told before the change and no Python code runs in between. Objects.
+// Nothing tells of `object.__class__ = other` or of another __dict__: two words of each object are
+// compared, blocks of objects at a time. Classes.  tp_version_tag on every version: it is set to 0
+// when the class or a base changes and a new one is never reused; when CPython stops handing out
+// tags (they can run out) the tag stays 0, which never counts as unchanged. After a cheap test
+// fails, only the objects that failed it are checked precisely, and are re-armed if they still
+// hold.  What else there is (lists, sets, cells, attributes) is checked precisely in every call.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "ref.h"
@@ -57,8 +54,6 @@ class Anchors {
   bool check();
   // Every check precisely, in the order of `build`; false with `failure` filled in.
   bool explain(Failure* failure);
-  // Appends a line of text for each check to `lines`.  0, or -1 with an exception set.
-  int describe(PyObject* lines);
 
   int traverse(visitproc visit, void* arg);
   void release();
@@ -108,15 +103,8 @@ class Anchors {
   };
   struct ItemsCheck {
     PyObject* container;
-    PyObject* items;  // tuple
+    PyObject* items;  // tuple; of a set in the order in which it gives them
     Py_ssize_t i;
-  };
-  struct SetCheck {
-    PyObject* set;
-    PyObject* items;  // tuple, in the order in which the set gives them
-    Py_ssize_t i;
-    Py_ssize_t mask = -1;  // of the table in which `places` were found; -1: not armed
-    std::vector<std::pair<Py_ssize_t, PyObject*>> places = {};  // elements of `items`, borrowed
   };
   struct CellCheck {
     PyObject* cell;
@@ -133,9 +121,6 @@ class Anchors {
     PyObject *object, *name, *value;
     bool leaf;
     Py_ssize_t i;
-    PyTypeObject* type = nullptr;  // borrowed: compared, and used only when it is the object's
-    unsigned tag = 0;              // of `type` when `slot` was found; 0: not armed
-    PyObject** slot = nullptr;
   };
   struct RedoCheck {
     PyObject *callable, *args, *expected;
@@ -162,8 +147,7 @@ class Anchors {
   bool check_type(const TypeCheck& check, Failure* failure) const;
   bool check_object(const ObjectCheck& check, Failure* failure) const;
   bool check_list(const ItemsCheck& check, Failure* failure) const;
-  bool check_set(const SetCheck& check, Failure* failure) const;
-  bool check_deque(const ItemsCheck& check, Failure* failure) const;
+  bool check_set(const ItemsCheck& check, Failure* failure) const;
   bool check_cell(const CellCheck& check, Failure* failure) const;
   bool check_function(const FunctionCheck& check, Failure* failure) const;
   bool check_attr(const AttrCheck& check, Failure* failure) const;
@@ -173,10 +157,6 @@ class Anchors {
   bool check_block(DictBlock& block);
   bool check_types_cheaply();
   bool check_objects_cheaply() const;
-  bool check_sets_cheaply();
-  bool check_attrs_cheaply();
-  static void arm_set(SetCheck& check);
-  static void arm_attr(AttrCheck& check);
   void watch_dicts();
   void unwatch_dicts();
 
@@ -191,8 +171,7 @@ class Anchors {
   bool watched_ = false;
   std::vector<TypeCheck> types_;
   std::vector<ObjectCheck> objects_;
-  std::vector<ItemsCheck> lists_, deques_;
-  std::vector<SetCheck> sets_;
+  std::vector<ItemsCheck> lists_, sets_;
   std::vector<CellCheck> cells_;
   std::vector<FunctionCheck> functions_;
   std::vector<AttrCheck> attrs_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "classes.h"
 #include "tensor_access.h"
 
 namespace magpy {
@@ -161,12 +160,11 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
     check.always = PyODict_Check(a) && PyTuple_GET_SIZE(b) > 1;
     return 0;
   }
-  if (is("lists") || is("deques")) {
-    PyTypeObject* type = is("lists") ? &PyList_Type : deque_type();
-    if (!type || !PyArg_ParseTuple(record, "O!O!", type, &a, &PyTuple_Type, &b)) return -1;
+  if (is("lists")) {
+    if (!PyArg_ParseTuple(record, "O!O!", &PyList_Type, &a, &PyTuple_Type, &b)) return -1;
     keep(a);
     keep(b);
-    (is("lists") ? lists_ : deques_).push_back({a, b, i});
+    lists_.push_back({a, b, i});
     return 0;
   }
   if (is("sets")) {

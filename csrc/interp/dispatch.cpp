@@ -45,7 +45,6 @@ struct CompiledObject {
   PyObject* on_miss;
   PyObject* entries;  // list of Entry
   PyObject* options;
-  PyObject* owner;
   PyObject* driver;  // called in place of `wrapped` where no entry answers, unless None
   PyObject* driven;  // the code that the driver was made of, if `wrapped` is a Python function
   PyObject* contest;  // times calls that are served and eager ones, unless None
@@ -470,7 +469,6 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->on_miss = Py_NewRef(on_miss);
   self->entries = entries.release();
   self->options = Py_NewRef(Py_None);
-  self->owner = Py_NewRef(Py_None);
   self->driver = Py_NewRef(Py_None);
   self->driven = Py_NewRef(Py_None);
   self->contest = Py_NewRef(Py_None);
@@ -483,7 +481,6 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->on_miss);
   Py_VISIT(self->entries);
   Py_VISIT(self->options);
-  Py_VISIT(self->owner);
   Py_VISIT(self->driver);
   Py_VISIT(self->driven);
   Py_VISIT(self->contest);
@@ -495,7 +492,7 @@ int compiled_clear(PyObject* object) {
   // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone
   // gives a TypeError there.
   for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
-                           &self->owner, &self->driver, &self->driven, &self->contest}) {
+                           &self->driver, &self->driven, &self->contest}) {
     PyObject* old = *field;
     *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
     if (!*field) {
@@ -513,7 +510,7 @@ void compiled_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
-                           &self->owner, &self->driver, &self->driven, &self->contest})
+                           &self->driver, &self->driven, &self->contest})
     Py_CLEAR(*field);
   Py_TYPE(object)->tp_free(object);
 }
@@ -600,11 +597,7 @@ PyObject* get_wrapped(PyObject* object, void*) {
 
 // Named apart from what people put on functions: `f.calls += 1` is the function's own.
 PyMemberDef compiled_members[] = {
-    {"_magpy_on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY,
-     "called when no entry holds"},
     {"_magpy_options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
-    {"_magpy_owner", T_OBJECT, offsetof(CompiledObject, owner), 0,
-     "the module whose forward this is, or None"},
     {"_magpy_driven", T_OBJECT, offsetof(CompiledObject, driven), 0,
      "the code that the driver was made of"},
     {"_magpy_driver", T_OBJECT, offsetof(CompiledObject, driver), 0,

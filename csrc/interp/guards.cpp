@@ -173,34 +173,6 @@ PyObject* guard_explain(PyObject* object, PyObject* args) {
   return explanation(std::move(failure));
 }
 
-Ref op_text(const Op& op) {
-  Ref text = format_text("%s", op_name(op.code));
-  for (Py_ssize_t i = 1; text && i < PyTuple_GET_SIZE(op.source); i++) {
-    const Ref part = safe_text(PyTuple_GET_ITEM(op.source, i));
-    text = part ? format_text("%U %U", text.get(), part.get()) : Ref();
-  }
-  return text;
-}
-
-PyObject* guard_describe(PyObject* object, PyObject*) {
-  auto* self = (GuardObject*)object;
-  Ref lines = Ref::steal(PyList_New(0));
-  if (!lines) return nullptr;
-  int status = self->anchors->describe(lines.get());
-  for (size_t i = 0; status == 0 && i < self->program->ops.size(); i++) {
-    const Ref text = op_text(self->program->ops[i]);
-    status = text ? PyList_Append(lines.get(), text.get()) : -1;
-  }
-  if (status < 0) return PyErr_Occurred() ? nullptr : PyErr_NoMemory();
-  return lines.release();
-}
-
-PyObject* py_add_leaf_type(PyObject*, PyObject* type) {
-  if (!PyType_Check(type)) return PyErr_SetString(PyExc_TypeError, "a class is needed"), nullptr;
-  add_leaf_type((PyTypeObject*)type);
-  Py_RETURN_NONE;
-}
-
 PyObject* py_leaf_equal(PyObject*, PyObject* args) {
   PyObject *a, *b;
   if (!PyArg_ParseTuple(args, "OO:leaf_equal", &a, &b)) return nullptr;
@@ -212,14 +184,11 @@ PyMethodDef guard_methods[] = {
      "check(args, kwargs=None) -> bool: does every check hold for this call?"},
     {"explain", guard_explain, METH_VARARGS,
      "explain(args, kwargs=None): None, or which check fails first and why."},
-    {"describe", guard_describe, METH_NOARGS, "describe() -> list[str]: a line for each check."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMethodDef module_methods[] = {
     {"set_tensor_api", set_tensor_api, METH_O, "Installs the capsule magpy._tensor._api."},
-    {"add_leaf_type", py_add_leaf_type, METH_O,
-     "Makes a class whose == is harmless C code compare by value."},
     {"leaf_equal", py_leaf_equal, METH_VARARGS, "Are these the same object, or equal leaves?"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -48,7 +48,7 @@ enum class Code : uint8_t {
 };
 
 // One relative check.  Operands are registers (>= 0) or constants (~index into Program::constants).
-// Objects are borrowed from the op's source tuple, which the program keeps.
+// Objects are borrowed from the tuple that it was made of, which the program keeps.
 struct Op {
   Code code;
   int operand = 0;
@@ -60,7 +60,6 @@ struct Op {
   std::vector<int> operands;
   std::vector<PyObject*> objects;  // `distinct`: sorted by address
   std::vector<Overlap> pairs;  // `overlap`: upper triangle, row by row; empty when none overlaps
-  PyObject* source = nullptr;
 };
 
 struct Program {

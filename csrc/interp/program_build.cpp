@@ -275,7 +275,6 @@ int Builder::add(PyObject* source) {
     program_.refs.add(source);
     Op op;
     op.code = entry.code;
-    op.source = source;
     if (fill(op, ((PyTupleObject*)source)->ob_item + 1) < 0) return -1;
     program_.ops.push_back(std::move(op));
     return 0;

@@ -111,8 +111,6 @@ class EntryInfo:
             where nobody has asked for it (magpy/saving/portable.py).
         heard: the addresses of what the call has looked at, of an entry that may run below hooks of
             saved tensors that are the program's (magpy/runtime/hearing.py).
-        member: the address of what was called when it was captured, of a family's
-            (magpy/runtime/families.py).
     """
 
     guard: Any
@@ -134,7 +132,6 @@ class EntryInfo:
     in_order: bool = False
     heard: frozenset[int] | None = None
     portable: Any = None
-    member: int = 0
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
     spent: Callable[[float], object] = bool

@@ -167,7 +167,7 @@ def _anchored(program: Program, where: tuple[str, int, int]) -> Place | None:
         return Place(record[0], record[1], None)
     if section == "cells":
         return Place(record[0], None, None)
-    if section in ("lists", "deques"):
+    if section == "lists":
         return Place(record[0], j if j >= 0 else None, None)
     return Place(record[0], None, None)
 

@@ -124,9 +124,8 @@ class Names:
             edges[id(obj)].append(("dict", None, d))
         for d, items in anchors.get("dicts", ()):
             edges[id(d)] += [("key", key, value) for key, value, _ in items]
-        for section in ("lists", "deques"):
-            for holder, items in anchors.get(section, ()):
-                edges[id(holder)] += [("item", i, v) for i, v in enumerate(items)]
+        for holder, items in anchors.get("lists", ()):
+            edges[id(holder)] += [("item", i, v) for i, v in enumerate(items)]
         for cell, value, _ in anchors.get("cells", ()):
             edges[id(cell)].append(("content", None, value))
         for obj, name, value, _ in anchors.get("attrs", ()):

@@ -190,11 +190,9 @@ class _Summary:
             self.holds(f"{names.of(obj)}.{name}", value)
         for cell, value, _ in anchors.get("cells", ()):
             self.holds(names.of(cell), value)
-        for section in ("lists", "deques"):
+        for section in ("lists", "dict_keys", "sets"):
             for holder, items in anchors.get(section, ()):
                 self.contents(names.of(holder), items)
-        for holder, items in (*anchors.get("dict_keys", ()), *anchors.get("sets", ())):
-            self.contents(names.of(holder), items)
         for t, *_ in (*anchors.get("types", ()), *anchors.get("supers", ())):
             self.defined(t)
         for function, *_ in anchors.get("funcs", ()):
@@ -422,7 +420,7 @@ def _of_anchor(names: Names, section: str, record: tuple[Any, ...], j: int) -> s
             return f"{path}.{record[1][j][0]}" if j >= 0 else f"the bases of {path}"
         case "supers":
             return f"{path}.{record[2]}"
-        case "lists" | "deques":
+        case "lists":
             return f"{path}[{j}]" if j >= 0 else f"len({path})"
         case "sets":
             return f"the elements of {path}"

@@ -1,9 +1,8 @@
 """What a code object reads, changes and calls, by its instructions alone.
 
 Owns: the reading of bytecode that is not run, alike for all versions of CPython.  Does not own:
-what an opcode touches (`magpy/instrument/opcode_table.py`), nor what follows of it: a method that
-changes things may not be called by magpy (`magpy/instrument/key_methods.py`), a function that
-does may not be given to an opaque call (`magpy/capture/tensors/opaque_calls.py`).
+what an opcode touches (`magpy/instrument/opcode_table.py`), nor what follows of it: a function that
+changes things may not be given to an opaque call (`magpy/capture/tensors/opaque_calls.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ class Access(NamedTuple):
         touches: what it reads or changes outside the frame, by the table of opcodes.
         name: its argument: the name of an attribute or of a variable, a constant or a number.
         in_place: an operator that may change its left operand, as `+=` does.
-        calls: what it pushes is called; `name` is None where the callable has no name.
     """
 
     touches: Touches
     name: Any
     in_place: bool
-    calls: bool
 
 
 def accesses(code: types.CodeType) -> Iterator[Access]:
@@ -39,7 +36,7 @@ def accesses(code: types.CodeType) -> Iterator[Access]:
         row = TABLE.get(i.opcode)
         touches = Touches.NOTHING if row is None else row.touches
         in_place = i.opname == "BINARY_OP" and i.argrepr.endswith("=")
-        yield Access(touches, i.argval, in_place, _pushes_callable(i))
+        yield Access(touches, i.argval, in_place)
 
 
 # What computes nothing, whatever the values are.

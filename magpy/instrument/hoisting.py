@@ -32,7 +32,6 @@ class Plan:
         lines: first and last lines of statements that stay.
         left: places of statements that stay.
         varying: names of locals whose values differ in every call and are computed with.
-        opaque: those among them that hold tensors which no guard can compare.
         apart: first and last lines of statements that are regions of their own, and so are the
             calls in them.
         glue: there are no regions, and every call may find a driver.
@@ -45,7 +44,6 @@ class Plan:
     lines: list[tuple[int, int]] = field(default_factory=list)
     left: list[Spot] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
-    opaque: set[str] = field(default_factory=set)
     apart: list[tuple[int, int]] = field(default_factory=list)
     glue: bool = False
     closures: bool = False
@@ -53,8 +51,7 @@ class Plan:
     def key(self) -> tuple[Any, ...]:
         """What tells plans apart."""
         places = (self.alone, self.calls, self.lines, self.left, self.apart)
-        names = frozenset(self.varying), frozenset(self.opaque)
-        return *map(repr, places), *names, self.glue, self.closures
+        return *map(repr, places), frozenset(self.varying), self.glue, self.closures
 
     def is_apart(self, s: ast.stmt) -> bool:
         """Whether a statement is a region of its own."""
@@ -145,9 +142,6 @@ class Hoist:
             self.alone.add(s)
         if self.plan.is_apart(s):
             before += self._calls_apart(owner, name, s)
-        if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
-            self._taken_apart(s.value, before, s)
-            self.alone.add(s)
         self._value_of_store(s, before)
         self._whole(s, s, blocks=False)
         self._give_away([*before, *_own_parts(s)])
@@ -211,24 +205,6 @@ class Hoist:
             before += ahead
             setattr(owner, name, new)
         return before
-
-    def _flows(self, display: ast.expr) -> bool:
-        """Whether a value that differs in every call stands in a display as it is."""
-        for holder, name, index in _parts(display) or ():
-            e = _get(holder, name, index)
-            if isinstance(e, ast.Name) and e.id in self.plan.varying:
-                return True
-            if isinstance(e, _DISPLAYS) and self._flows(e):
-                return True
-        return False
-
-    def _taken_apart(self, display: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> None:
-        for holder, name, index in _parts(display) or ():
-            e = _get(holder, name, index)
-            if isinstance(e, _DISPLAYS) and _parts(e) is not None:
-                self._taken_apart(e, ahead, s)
-            else:
-                self._temporary(holder, name, index, ahead, s)
 
     def _head(self, s: ast.stmt) -> tuple[Any, str] | None:
         """Where the expression is that a statement evaluates first, once."""
@@ -319,7 +295,7 @@ class Hoist:
         """Whether what the last expression gives is called by the one around it."""
         if len(path) < 2 or not isinstance(path[-2], ast.Call) or path[-2].func is not path[-1]:
             return False
-        return not self._only_varying(path[-2]) and _root(path[-1]) not in self.plan.opaque
+        return not self._only_varying(path[-2])
 
     def _goes_on(self, around: ast.expr, within: ast.expr) -> bool:
         """Whether an expression goes on with that computation.
@@ -342,10 +318,7 @@ class Hoist:
             return False
         names = {x.id for x in walk(n) if isinstance(x, ast.Name)}
         names = {x for x in names if x in self.names or x[0] == "."} - self.named
-        if not names or not names <= self.plan.varying:
-            return False
-        # What is asked of such a tensor is Python's, and not what is computed of the answer.
-        return names.isdisjoint(self.plan.opaque) or _root(n) in names
+        return bool(names) and names <= self.plan.varying
 
     def _out(
         self, value: ast.expr, path: list[ast.expr], s: ast.stmt, *, alone: bool = True
@@ -437,9 +410,6 @@ class Hoist:
         return ast.copy_location(ast.Name(name, ast.Load()), e)
 
 
-_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
-
-
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -510,13 +480,6 @@ def _set(holder: Any, name: str, index: int | None, new: ast.expr) -> None:
         setattr(holder, name, new)
     else:
         getattr(holder, name)[index] = new
-
-
-def _root(n: ast.AST) -> str:
-    """The name that a chain of attributes, items and calls begins with, or ""."""
-    while isinstance(n, (ast.Attribute, ast.Subscript, ast.Call)):
-        n = n.func if isinstance(n, ast.Call) else n.value
-    return n.id if isinstance(n, ast.Name) else ""
 
 
 def _parts(e: ast.expr) -> list[_Part] | None:

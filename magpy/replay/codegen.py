@@ -44,8 +44,6 @@ from magpy.models.numpy_warnings import strict
 from magpy.objects.types import isinstance
 from magpy.replay import support
 from magpy.replay.object_code import ObjectCode
-from magpy.replay.passes.schedule import reads_gradient
-from magpy.replay.passes.totality import Totality
 from magpy.replay.passes.undo import Undo
 from magpy.replay.segments import Plan, Segment, assigns_gradient, swaps_data, switches_gradients
 
@@ -73,11 +71,10 @@ def _may_run_engine(step: HostStep) -> bool:
 class Code(ObjectCode):
     """The mock function of one entry while it is being written."""
 
-    def __init__(self, capture: Capture, analysis: Analysis, plan: Plan, total: Totality) -> None:
+    def __init__(self, capture: Capture, analysis: Analysis, plan: Plan) -> None:
         """Writes nothing yet."""
         super().__init__(capture, analysis)
         self.plan = plan
-        self.total = total
 
     def segment(self, segment: Segment, runner: Runs) -> None:
         """The call of a segment.  Inputs that never change stand first, and are bound to it."""
@@ -133,9 +130,6 @@ class Code(ObjectCode):
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
-        if isinstance(step, Check) and reads_gradient(step) and step in self.total:
-            self._gradient(step, fail)
-            return
         called = step.func
         self.lines.append("# " + " ".join(step.where.splitlines()))
         if step.arithmetic is not None:
@@ -158,18 +152,6 @@ class Code(ObjectCode):
             self.lines.append(f"{result} = {func}({args})")
             self._check(step, result, fail)
             self._outputs(step, result)
-
-    def _gradient(self, step: Check, fail: str) -> None:
-        """The read of a gradient that can be no other than it was."""
-        if not step.outs:
-            return
-        [(_, var)] = step.outs
-        shape, *_, strides = step.expected
-        read = f"{self.tree(step.args[0])}.grad"
-        if 1 in shape:
-            read = f"{self.constant(support.lying_so)}({read}, {shape}, {strides})"
-        self.lines += [f"v{var} = {read}", f"if v{var} is None: {fail}"]
-        self._made.add(var)
 
     def _check(self, step: Check, result: str, fail: str) -> None:
         if isinstance(step, CheckValue) and isinstance(step.expected, bool):

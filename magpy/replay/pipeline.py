@@ -151,9 +151,7 @@ def _unused_results(low: Lowering) -> None:
 
 def _analyze(low: Lowering) -> None:
     record = low.record
-    inputs = {v: t for v, t in record.inputs.items() if v not in record.swapped}
-    others = record.data_dependent | record.complex
-    low.total = Totality(record.steps, others, inputs)
+    low.total = Totality(record.steps, record.data_dependent | record.complex)
     low.possible = aliasing.possible(record.steps, record.storages)
     low.steps = record.steps
 

@@ -69,17 +69,6 @@ def same_meta(result: Any, expected: Any) -> bool:
         return False
 
 
-def lying_so(gradient: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-    """A gradient of this shape and these strides: a compiler gives some others where none matters.
-
-    They lead nowhere in a dimension of size 1.
-    """
-    if gradient is not None and gradient.stride() != strides:
-        with torch.no_grad(), unheard():
-            gradient.as_strided_(shape, strides)
-    return gradient
-
-
 def same_sized(result: Any, expected: list[Any]) -> bool:
     """A tensor or a sequence of tensors and None, each as its `TensorMeta` says."""
     found = result if isinstance(result, (tuple, list)) else [result]

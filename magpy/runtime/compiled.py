@@ -314,8 +314,8 @@ class Manager:
             wanted, differing = self.repeated.wanted(self, compiled, why, args, kwargs)
             if not wanted:
                 return False, None
-        part, journal = self.part, self.journal
-        if part is not None and part.is_pythons(compiled, args, kwargs, journal, not self.captures):
+        part, new = self.part, not self.captures
+        if part is not None and new and part.is_pythons(compiled, args, kwargs, self.journal):
             return False, None
         other = _at_work()
         if other is not None:
@@ -662,8 +662,6 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
-                if self.family is not None:
-                    self.family.settle(compiled)
                 if not self.contested and self._may_be_timed(compiled):
                     self.contested = contest.begin(compiled, self._judged)
                 served = compiled._magpy_hits > self.base_hits

@@ -417,12 +417,11 @@ class Driver:
             return [Site(key, (int(number), int(number), -1, -1))]
         return []
 
-    def vary(self, names: set[str], opaque: bool) -> bool:
+    def vary(self, names: set[str]) -> bool:
         """Leaves to Python what is computed with locals that differ in every call alone.
 
         Args:
             names: the locals.
-            opaque: they hold tensors that no guard can compare: only what is asked of them is left.
 
         Returns:
             Whether that changes what runs compiled.
@@ -430,12 +429,11 @@ class Driver:
         plan = self.lines.plan
         if names <= plan.varying:
             return False
-        before = plan.varying, plan.opaque
+        before = plan.varying
         unlike = self._regions_of(plan)
         plan.varying = plan.varying | names
-        plan.opaque = plan.opaque | names if opaque else plan.opaque
         if self._regions_of(plan) == unlike:
-            plan.varying, plan.opaque = before
+            plan.varying = before
             return False
         self.drivers.changed(self.lines)
         return True

@@ -16,6 +16,7 @@ from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
 from magpy.backends.symbolic_inputs import lack_symbols
 from magpy.errors import Refusal
 from magpy.frames import signals
+from magpy.guards import words
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.aliasing import unchanged
@@ -144,7 +145,7 @@ def build(
     info = _info(low, guard, backend)
     info.portable = portable
     info.in_order = not info.acts and hearing.keeps_order(low, program)
-    code = Code(capture, analysis, low.plan, low.total)
+    code = Code(capture, analysis, low.plan)
     info.mock, info.text = code.function(
         info.runners,
         lambda error, saved, early: recover(info, error, saved, early),
@@ -152,7 +153,7 @@ def build(
         low.undo,
     )
     if config.logs:
-        _log(info, guard)
+        _log(info, capture.f)
     return _interp.Entry(guard, info.mock, code.reads(), info), info
 
 
@@ -261,8 +262,9 @@ def _outside_graphs(low: Lowering) -> list[tuple[Any, int]]:
     return found
 
 
-def _log(info: EntryInfo, guard: Any) -> None:
-    config.log("guards", "guard:\n%s", "\n".join(guard.describe()))
+def _log(info: EntryInfo, f: Any) -> None:
+    if info.program is not None:
+        config.log("guards", "guard:\n%s", words.summary(f, info.program))
     config.log("mock", "mock:\n%s", info.text)
     for s in info.segments:
         config.log("graph", "graph %d:\n%s", s.index, s.graph.code)

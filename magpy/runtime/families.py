@@ -24,10 +24,6 @@ from magpy import _interp
 from magpy.errors import hide_frames
 from magpy.objects.types import isinstance
 
-#: Calls of a member, all served by entries that serve no other, after which it has its own.
-_ALONE = 50
-#: Checks of such an entry's guard from which on one of its own costs clearly less.
-_DEAR = 300
 #: Families that are kept when their last member is gone: the next may come in a moment.
 _MOST = 16
 # A generator runs when its caller goes on with it, and not in the call.
@@ -69,23 +65,6 @@ class Family:
         member._magpy_driver = functools.partial(self.shared, wrapped)
         return True
 
-    def settle(self, member: Any) -> None:
-        """Lets a member go its own way that is alone: other members are of other depths, say.
-
-        A guard that finds modules through the arguments walks to all of them in each call.  The
-        shared entries stay, for members like this one that may come.
-        """
-        wrapped, served = member._magpy_wrapped, member._magpy_hits
-        own = [e for e in self.shared._magpy_entries if e.tag.member == id(wrapped)]
-        if (
-            served >= _ALONE
-            and sum(e.hits for e in own) == served
-            and any(e.tag.program and len(e.tag.program.checks) >= _DEAR for e in own)
-        ):
-            self.leave(wrapped)
-            manager = member._magpy_options
-            manager.captures += manager.shared_captures
-
     def leave(self, wrapped: Any) -> Any:
         """Lets the compiled callable of a member go its own way; None: it is no member."""
         found = self._members.pop(id(wrapped), None)
@@ -102,9 +81,6 @@ class Family:
         before = {id(e.tag) for e in shared._magpy_entries}
         result = manager.miss(shared, args, kwargs)
         if manager.captures > captures:
-            for entry in shared._magpy_entries:
-                if id(entry.tag) not in before:
-                    entry.tag.member = id(args[0])
             found = self._members.get(id(args[0]))
             member = found() if found is not None else None
             if member is not None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from magpy import _tensor
 from magpy.backends.runner import EntryInfo
 from magpy.guards.checks import looks_at_contents
 from magpy.guards.locate import Place, place_of, renewed
@@ -134,7 +133,7 @@ class Misses:
             return False
         value = given[place.argument] if place.holder is None else None
         if isinstance(value, torch.Tensor):
-            return is_unlike_any(value)
+            return False
         input = isinstance(value, PLAIN) or type(value) in NUMPY_NUMBERS
         return not found.of_tensor and not input
 
@@ -234,11 +233,6 @@ class Ways:
         self._seen = [*self._seen[1 - _MOST_WAYS :], way]
 
 
-def is_unlike_any(tensor: torch.Tensor) -> bool:
-    """Whether no guard knows what a tensor is like (a nested tensor)."""
-    return _tensor.TensorMeta(tensor).opaque is not None
-
-
 def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:
     """Whether the conditions on sizes and numbers are what does not hold."""
     if info.program is None or not isinstance(failure[0], int):
@@ -321,4 +315,4 @@ def _words(f: Any, args: tuple[Any, ...], info: EntryInfo, failure: tuple[Any, s
     return difference(info.names, info.program, failure)
 
 
-__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways", "goes_by_instance", "is_unlike_any"]
+__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways", "goes_by_instance"]

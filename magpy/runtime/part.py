@@ -1,26 +1,21 @@
 """A region as a compiled callable sees itself: what it tells its driver, and asks of it.
 
-Owns when a region is left to Python since captures of it hold no tensor operation, or since no
-guard can compare what it is given.  Does not own the driver (magpy/runtime/driver.py) nor what code
-tells of that ahead of a capture (magpy/runtime/idle_regions.py).  Called by
-magpy/runtime/compiled.py and magpy/runtime/repeated_misses.py.
+Owns when a region is left to Python since captures of it hold no tensor operation.  Does not own
+the driver (magpy/runtime/driver.py) nor what code tells of that ahead of a capture
+(magpy/runtime/idle_regions.py).  Called by magpy/runtime/compiled.py and
+magpy/runtime/repeated_misses.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from magpy.capture import session
 from magpy.errors import Refusal
 from magpy.instrument.regions import Region
-from magpy.objects.types import isinstance
-from magpy.runtime.driver import Driver, argument_names
+from magpy.runtime.driver import Driver
 from magpy.runtime.figures import NO_OPERATION
 from magpy.runtime.idle_regions import is_idle
 from magpy.runtime.journal import Journal
-from magpy.runtime.misses import is_unlike_any
 
 #: A region of several statements is left to Python after so many more captures without operations.
 _MOST_IDLE = 2
@@ -71,38 +66,16 @@ class Part:
         self.leave("")
 
     def is_pythons(
-        self,
-        compiled: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        journal: Journal,
-        new: bool,
+        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], journal: Journal
     ) -> bool:
-        """Whether the region is left to Python from here on, without a capture.
+        """Whether the region, of which nothing was captured, surely computes with no tensor.
 
-        It surely computes with no tensor, or it is given what no guard can compare.
-
-        Args:
-            compiled: the region's callable.
-            args: what it is given, with `kwargs`.
-            kwargs: see `args`.
-            journal: the callable's.
-            new: nothing of it was captured.
+        It is left to Python from here on, without a capture.
         """
-        if new and is_idle(compiled._magpy_wrapped, (*args, *kwargs.values())):
+        idle = is_idle(compiled._magpy_wrapped, (*args, *kwargs.values()))
+        if idle:
             self.leave_for_no_work(compiled, journal)
-            return True
-        names = argument_names(compiled, args, kwargs)
-        given = zip(names, (*args, *kwargs.values()), strict=True)
-        found = {n for n, v in given if n and isinstance(v, torch.Tensor) and is_unlike_any(v)}
-        if not found:
-            return False
-        why = f"no guard can compare the tensors that are asked here ({', '.join(sorted(found))})"
-        # Where they are asked in the middle of an expression it takes a smaller region.
-        if not self.driver.vary(found, opaque=True) and not self.separate(why):
-            return False
-        journal.left[session.definition(compiled._magpy_wrapped)] = why
-        return True
+        return idle
 
 
 __all__ = ["Part"]

@@ -266,14 +266,14 @@ class RepeatedMisses:
                 self.differed.add((id(place.holder), key))
                 return Differing(places=[(place.holder, key)])
         tensor = at is not None and isinstance(given[at], torch.Tensor)
-        if (why.of_tensor or tensor) and not self.missed.of_argument:
+        if why.of_tensor or tensor:
             return Differing()
         if at is not None and names[at]:
             varying = {names[at]}
             if owner.part is None:
-                known = owner.drive(compiled, lambda driver: driver.vary(varying, tensor), True)
+                known = owner.drive(compiled, lambda driver: driver.vary(varying), True)
             else:
-                known = owner.part.driver.vary(varying, tensor)
+                known = owner.part.driver.vary(varying)
             if known:
                 owner.journal.left[session.definition(compiled._magpy_wrapped)] = (
                     f"what follows from a value that differs in every call ({names[at]})"

@@ -81,7 +81,7 @@ def test_the_guards_of_a_module_are_told_by_its_own_paths():
 def test_what_is_never_interesting_takes_few_lines():
     net = nn.Sequential(*(Net() for _ in range(6)))
     explanation = explained(net, X)
-    assert len(explanation.guards) > 500
+    assert len(explanation.guards) > 50
     lines = [line.strip() for line in explanation.guard_summary.splitlines()]
     assert len(lines) < 40
     assert "scale of 6 objects is 3.0" in lines
@@ -101,11 +101,11 @@ def test_no_address_and_no_word_of_magpys_own_is_printed(index):
         assert word not in text
 
 
-def test_the_printed_explanation_has_the_summary_and_not_the_raw_checks():
+def test_the_printed_explanation_has_the_summary():
     explanation = explained(Net(), X)
     assert "self.cfg.scale is 3.0" in str(explanation)
     assert not any(re.search(r"0x[0-9a-f]{8,}", line) for line in str(explanation).splitlines())
-    assert any(line.startswith("dict ") for line in explanation.guards)
+    assert "self.cfg.scale: is 3.0" in explanation.guards
 
 
 def test_closure_variables_and_arguments_of_any_number_are_named():

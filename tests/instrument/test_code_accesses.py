@@ -12,15 +12,10 @@ from magpy.instrument.code_accesses import (
     may_compute,
 )
 from magpy.instrument.counters import counters
-from magpy.instrument.key_methods import shows
 
 
 def touched(f, wanted):
     return {a.name for a in accesses(f.__code__) if a.touches & wanted}
-
-
-def called(f):
-    return {a.name for a in accesses(f.__code__) if a.calls}
 
 
 def stores(a, b):
@@ -56,27 +51,6 @@ def test_cells_and_imports_are_told():
     assert "os.path" in touched(f, Touches.IMPORTS)
 
 
-def test_names_that_are_called_are_told():
-    def f(a, g):
-        len(a.plain)
-        a.method(1)
-        a.method(k=2)
-        return len
-
-    assert called(f) == {"len", "method"}
-
-
-def test_a_callable_without_a_name_is_told_without_one():
-    def f(g):
-        return g()
-
-    def h(g):
-        return g.m()()
-
-    assert called(f) == {None}
-    assert called(h) == {"m", None}
-
-
 def test_operators_in_place_are_told():
     def f(a, b):
         a += b
@@ -86,78 +60,6 @@ def test_operators_in_place_are_told():
         True,
         False,
     ]
-
-
-class Key:
-    def __init__(self, n):
-        self.n = n
-        self.asked = []
-
-    def __hash__(self):
-        return hash((type(self), self.n))
-
-    def __eq__(self, other):
-        return isinstance(other, Key) and self.n == other.n
-
-
-class Counting(Key):
-    def __hash__(self):
-        self.n += 1
-        return 1
-
-
-class Noting(Key):
-    def __hash__(self):
-        self.asked.append(1)
-        return 1
-
-
-class Slicing(Key):
-    def __hash__(self):
-        self.asked[0:1] = []
-        return 1
-
-
-class Printing(Key):
-    def __eq__(self, other):
-        print(other)
-        return True
-
-    __hash__ = Key.__hash__
-
-
-class Calling(Key):
-    def __hash__(self):
-        how = self.n
-        return how()
-
-
-class Caught(Key):
-    def __eq__(self, other):
-        try:
-            return self.n == other.n
-        except AttributeError as error:
-            return str(error) == ""
-
-    __hash__ = Key.__hash__
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        (Key, None),
-        (Counting, "__hash__"),
-        (Noting, "__hash__"),
-        (Slicing, "__hash__"),
-        (Printing, "__eq__"),
-        (Calling, "__hash__"),
-        (Caught, None),
-    ],
-)
-def test_which_methods_of_a_key_only_compute(kind, name):
-    assert shows(kind(1)) == name
-    assert shows((kind(1), 2)) == name
-    assert shows(1) is None
 
 
 def test_what_is_read_and_stored_is_a_counter():

@@ -430,7 +430,6 @@ def test_cycle_through_guard_and_mock_is_collected() -> None:
         g = _interp.Guard(1, (), 1, [("is", 0, m)], {"dicts": [(m.__dict__, [("c", c, "is")])]})
         m.c = c
         c._magpy_entries = [_interp.Entry(g, lambda x: m, None, c)]
-        c._magpy_owner = m
         c._magpy_options = {"self": c}
         assert c(m) is m
         return weakref.ref(m), weakref.ref(c)

@@ -163,21 +163,6 @@ def test_leaf_tuple_subclass_with_attributes_is_no_leaf() -> None:
     assert not guard(("leaf", 0, Rich((1,)))).check((Rich((1,)),))
 
 
-def test_add_leaf_type_compares_by_value() -> None:
-    import fractions
-
-    a, b = fractions.Fraction(1, 3), fractions.Fraction(2, 6)
-    assert not _interp.leaf_equal(a, b)
-    _interp.add_leaf_type(fractions.Fraction)
-    assert _interp.leaf_equal(a, b)
-    assert not _interp.leaf_equal(a, fractions.Fraction(1, 4))
-
-
-def test_add_leaf_type_refuses_what_is_no_class() -> None:
-    with pytest.raises(TypeError, match="class"):
-        _interp.add_leaf_type(3)  # type: ignore[arg-type]
-
-
 X = Plain()
 ONE_LIST = [1, 2]
 D = {"a": 1, "b": 2}
@@ -423,7 +408,6 @@ def test_user_methods_are_never_called() -> None:
     assert g.check(((h, 1),))
     assert not g.check(((h, 2),))
     assert g.explain(((h, 2),)) is not None
-    assert g.describe()
 
 
 @pytest.mark.parametrize(
@@ -648,7 +632,6 @@ def test_object_anchored_many_times() -> None:
         objtypes=[(b, Plain), (a, Plain), (b, Plain), (a, Plain)],
         inst_dicts=[(b, b.__dict__), (a, a.__dict__), (a, a.__dict__)],
     )
-    assert "objects of the same class: 2" in g.describe()
     assert holds(g)
     a.__class__ = Other
     assert not holds(g)
@@ -881,18 +864,6 @@ def test_set_anchor_sees_another_order() -> None:
     assert holds(g)
 
 
-def test_deque_anchor() -> None:
-    d = collections.deque([1, X])
-    g = anchored(deques=[(d, (1, X))])
-    assert holds(g)
-    d.rotate()
-    assert not holds(g)
-    d.rotate()
-    assert holds(g)
-    d.append(1)
-    assert not holds(g)
-
-
 def test_cell_anchor() -> None:
     cell = make_cell(3)
     empty = make_cell()
@@ -1101,7 +1072,6 @@ def test_user_values_are_never_compared_or_printed() -> None:
     assert holds(g)
     d["a"] = Hostile()
     assert not holds(g)
-    assert g.describe()
 
 
 # ------------------------------------------------ memory
@@ -1175,7 +1145,6 @@ def test_checks_leak_nothing() -> None:
         for _ in range(10):
             g.check((o,))
             g.explain((o,))
-        g.describe()
         with pytest.raises(ValueError, match="unknown"):
             guard(("is", 0, X), ("nonsense", 0))
 
@@ -1202,13 +1171,6 @@ def test_guard_inside_its_own_check_is_safe() -> None:
     guards.append(anchored(dicts=[(d, [("a", 1, "is")])], redo=[(again, (), 1, "leaf")]))
     assert guards[0].check(())
     assert d["other"] >= 5
-
-
-def test_describe_has_a_line_per_check() -> None:
-    g = guard(("type", 0, int), ("leaf", 0, 3), dicts=[({"a": 1}, [("a", 1, "leaf")])])
-    lines = g.describe()
-    assert len(lines) == 3
-    assert any("int" in line for line in lines)
 
 
 def test_a_key_is_looked_up_without_its_own_eq() -> None:

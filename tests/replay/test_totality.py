@@ -138,5 +138,5 @@ def test_nothing_is_said_of_numbers_of_numpys():
         array,
         *(bound(f, (Ref(SMALL),), np.float64, Var(9)) for f in (abs, max, operator.neg)),
     ]
-    total = Totality(steps, set(), {})
+    total = Totality(steps)
     assert not any(step in total for step in steps[1:])

@@ -7,11 +7,6 @@ after a change saves what it changes (magpy/replay/passes/undo.py).
 
 Integers are followed by their number of bits: beside floats they must stay convertible, in tensors
 they must fit.  What an operation makes of the data of tensors is not judged here.
-
-So is the read of a gradient that autograd's engine gives a parameter, if no Python ran in the
-engine: of what size, type and device it is, and how it lies, follows from the parameter
-(torch/csrc/autograd/functions/accumulate_grad.h, "Gradient Layout Contract"), and whether there is
-one from the operations.
 """
 
 from __future__ import annotations
@@ -19,17 +14,14 @@ from __future__ import annotations
 import operator
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-
-import torch
 
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
     Bind,
     BindArray,
     Call,
-    Check,
     CheckMetadata,
     HostStep,
     OpStep,
@@ -38,18 +30,15 @@ from magpy.ir.ops import (
     Step,
     Var,
     class_number,
-    has_gradient,
     identity,
     item_held,
     part_held,
     python_number,
     slot_held,
 )
-from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.trees import variables
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
-from magpy.objects.buffers import is_dense
 from magpy.objects.types import isinstance
 
 
@@ -144,19 +133,15 @@ class Totality:
     Args:
         steps: the run.
         data_dependent: tensors whose shape follows from data.
-        inputs: the tensors from outside whose memory stays theirs.
     """
 
     def __init__(
         self,
         steps: Iterable[Step],
         data_dependent: frozenset[Var] = frozenset(),
-        inputs: Mapping[Var, Any] | None = None,
     ) -> None:
         """Goes through the steps."""
         self._data_dependent = data_dependent
-        self._inputs = inputs or {}
-        self._watched = True  # no Python has run in autograd's engine so far
         self._numbers: dict[Var, Number] = {}
         self._steps: set[int] = set()
         #: Arrays of 0 dimensions that a float can be made of.
@@ -168,10 +153,8 @@ class Totality:
                 (isinstance(step, OpStep) and self._takes_numbers(step))
                 or (isinstance(step, CheckMetadata) and self._keeps_form(step))
                 or (isinstance(step, BindArray) and self._shows_one(step))
-                or (isinstance(step, Check) and self._watched and self._reads_a_gradient(step))
             ):
                 self._steps.add(id(step))
-            self._watched = self._watched and not runs_python(step)
 
     def __contains__(self, step: object) -> bool:
         """Whether a step is total."""
@@ -309,22 +292,6 @@ class Totality:
             return str, 0
         return None
 
-    def _reads_a_gradient(self, step: Check) -> bool:
-        """Whether a step reads a gradient of which all that is compared follows from its tensor."""
-        reads = step.func is getattr and step.args[1] == "grad" and isinstance(step, CheckMetadata)
-        if not reads and step.func is not has_gradient:
-            return False
-        of = step.args[0]
-        tensor = self._inputs.get(of.var) if isinstance(of, Ref) else None
-        return (
-            tensor is not None
-            and type(tensor) in (torch.Tensor, torch.nn.Parameter)
-            and tensor.requires_grad
-            and tensor.layout is torch.strided
-            and is_dense(tensor)
-            and (not reads or _as_it_lies(step.expected, tensor))
-        )
-
     def _number(self, v: Any) -> Number | None:
         if isinstance(v, Ref):
             return self._numbers.get(v.var)
@@ -374,17 +341,6 @@ def runs_python(step: Step) -> bool:
     if not isinstance(step, HostStep) or step.engine is None:
         return False
     return step.unrepeatable or step.gradients is None or UNKNOWN in step.gradients
-
-
-def _as_it_lies(expected: Any, tensor: Any) -> bool:
-    """Whether a gradient is as its tensor is, but for strides that lead nowhere."""
-    *form, strides = tensor_meta(tensor)
-    *found, lies = expected
-    return (
-        form == found
-        and lies is not None
-        and all(n == 1 or a == b for n, a, b in zip(tensor.shape, strides, lies, strict=True))
-    )
 
 
 def _widest(types: set[type]) -> type:

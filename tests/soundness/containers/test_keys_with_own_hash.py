@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import operator
+import pathlib
 
 import pytest
 import torch
@@ -144,7 +146,7 @@ class Even:
 
 
 @pytest.mark.parametrize("cls", [lambda v: Point(v, 1), Even], ids=["dataclass", "plain"])
-def test_changes_under_keys_that_only_compute_are_made_again(cls):
+def test_changes_under_keys_that_only_compute_are_refused(cls):
     def make():
         table = {cls(i): i for i in range(4)}
         group = set(table)
@@ -162,7 +164,7 @@ def test_changes_under_keys_that_only_compute_are_made_again(cls):
         assert f(torch.ones(1), n).item() == eager(torch.ones(1), n).item()
         assert list(got.items()) == list(wanted.items())
         assert others == members
-    assert not magpy.stats(f).reasons
+    assert any("may do more than compute" in reason for reason in magpy.stats(f).reasons)
 
 
 def test_a_key_that_does_more_is_named():
@@ -236,54 +238,17 @@ def test_a_key_that_is_there_is_asked_as_often_for_a_text(way, table):
     assert outcomes[1] == outcomes[0]
 
 
-# ---------------------------------------------------------------- which methods only compute
+# ---------------------------------------------------------------- which methods are known
 
 
-def _class(hashes, equals=None):
-    return type("K", (), {"__hash__": hashes, "__eq__": equals or (lambda s, o: s is o)})()
-
-
-NOTES = []
+class Kind(enum.Enum):
+    FIRST = 1
 
 
 def test_what_shows_and_what_does_not():
-    count = 0
-
-    def counts(self):
-        nonlocal count
-        count += 1
-        return 1
-
-    def called(self):
-        return NOTES.append(1) or 1
-
-    def unknown(self, f=len):
-        return f(())
-
-    def writes(self):
-        self.cache = 1
-        return 1
-
-    def inside(self):
-        return sum(NOTES.append(v) or 1 for v in (1, 2))
-
-    def computes(self):
-        return hash((type(self), *sorted(str(k).lower() for k in vars(self))))
-
-    for shown in (counts, called, unknown, writes, inside):
-        assert shows(_class(shown)) == "__hash__", shown
-        assert shows((1, _class(shown))) == "__hash__"
-        assert shows(_class(computes, lambda s, o, shown=shown: shown(s) == 1)) == "__eq__"
-    for quiet in (
-        1,
-        "a",
-        (1, "a"),
-        object(),
-        _class(computes),
-        Point(1, 2),
-        Even(3),
-        torch.ones(1),
-    ):
+    for shown in (Point(1, 2), Even(3)):
+        assert shows(shown) == shows((1, shown)) == "__hash__"
+    for quiet in (1, "a", (1, "a"), object(), Kind.FIRST, pathlib.Path("a"), torch.ones(1)):
         assert shows(quiet) is None
 
 
