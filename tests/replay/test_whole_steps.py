@@ -325,10 +325,17 @@ def marked(world, x):
     return value.mean()
 
 
-def test_marks_of_a_profiler_cut_no_graph():
+def test_a_profiler_is_told_of_marks_which_cut_no_graph():
     wanted, found, compiled = both(OPTIMIZERS["adamw"], batches(4), loss=marked)
     assert_same(found, wanted)
     assert magpy.stats(compiled).segments[0] == 2
+    hits = magpy.stats(compiled).hits
+    with torch.profiler.profile() as p:
+        compiled(batches(1)[0])
+    assert magpy.stats(compiled).hits == hits + 1
+    names = [e.name for e in p.events()]
+    for name in ("forward", "inner", "Optimizer.step#AdamW.step"):
+        assert names.count(name) == 1
 
 
 def test_a_mark_around_operations_alone_is_in_no_graph():

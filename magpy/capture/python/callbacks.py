@@ -23,7 +23,7 @@ import torch
 
 from magpy import _interp, _tensor, faults
 from magpy.capture.loops import Loops
-from magpy.capture.python import c_calls
+from magpy.capture.python import c_calls, profiler_marks
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
@@ -219,6 +219,7 @@ class Handler:
         """A `with` block is about to be entered."""
         self.recorder.catching.entered(manager, call_sites.program_frame())
         c_calls.takes_lock(self.run, manager)
+        profiler_marks.begun(self.run, manager)
 
     def caller_read(self, frame: Any) -> None:
         """The program looks at a frame that was there before the call."""

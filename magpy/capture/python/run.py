@@ -122,6 +122,8 @@ class Run:
         self.remembered: list[tuple[Any, Any]] = []
         #: Locks that the run has taken and not given back.
         self.locks: list[Any] = []
+        #: Marks of torch's profiler that were begun, with their variables, by their addresses.
+        self.marks: dict[int, tuple[Any, Var]] = {}
         #: The exception that the caller handles while the call runs.
         self.callers_error = sys.exception()
         # Of the call for its effect that is made now: the function and its step, what it writes if

@@ -32,7 +32,7 @@ from magpy.ir.ops import (
 )
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, generators_of, leaves, variables
-from magpy.models import torch_callables
+from magpy.models import profiler_marks, torch_callables
 from magpy.models.backward import PASSES, differentiated, give_gradient
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_bound, scalar_tensor, scalar_within
@@ -72,11 +72,14 @@ class _Schedule:
         self.read: set[int] = set()
         self.draws = False
         self.python = False  # some may run in the graph
+        #: Marks that end in the graph.
+        self.ended: list[HostStep] = []
 
     def flush(self) -> None:
         self.runs.append((self.kind, self.graph))
         self.runs.extend(self.waiting)
-        self.graph, self.waiting, self.python = [], [], False
+        self.runs.extend(reversed(self.ended))
+        self.graph, self.waiting, self.ended, self.python = [], [], [], False
         self.blocked, self.made, self.read, self.draws = set(), set(), set(), False
         self._undecided = False
 
@@ -107,6 +110,15 @@ class _Schedule:
         self.graph.append(step)
         self.made.update(step.defined)
         self.python = self.python or runs_python(step)
+
+    def mark(self, step: HostStep) -> None:
+        """A mark of a profiler: one that begins or ends within a graph does with the graph."""
+        if step.func is profiler_marks.begin:
+            if not self.blocked.isdisjoint(variables(step.args)):
+                self.flush()  # its name is computed
+            self.runs.append(step)
+        else:
+            self.ended.append(step)
 
     def host(self, step: HostStep) -> None:
         if (
@@ -158,6 +170,7 @@ def has_a_place(step: HostStep) -> bool:
     return step.owner is not None or isinstance(step, Call) or step.in_order
 
 
+_MARKS = (profiler_marks.begin, profiler_marks.end)
 _OF_NUMBERS = (
     *(scalar_tensor, scalar_within, scalar_bound),
     *(class_number, item_held, part_held, slot_held),
@@ -165,12 +178,12 @@ _OF_NUMBERS = (
 
 
 def ignores_modes(step: Step) -> bool:
-    """Whether a step is about a gradient, as an attribute."""
+    """Whether a step is about a gradient, as an attribute, or a mark of a profiler."""
     if not isinstance(step, HostStep):
         return False
     if step.func in (getattr, setattr):
         return bool(step.args[1] == "grad")
-    return step.func in (has_gradient, give_gradient)
+    return step.func in _MARKS or step.func in (has_gradient, give_gradient)
 
 
 def anywhere(step: Step) -> bool:
@@ -431,6 +444,8 @@ def schedule(
             number.where = step.where
             now = modes.modes if modes is not None else start
             plan.op(number, _graph_kind(now, start, types))
+        elif isinstance(step, HostStep) and step.func in _MARKS:
+            plan.mark(step)
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             plan.host(step)

@@ -51,6 +51,7 @@ from magpy.ir.ops import (
 )
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import rebuilt, variables
+from magpy.models import profiler_marks
 from magpy.models.backward import (
     PASSES,
     derivatives,
@@ -583,7 +584,7 @@ def _may_look_around(step: Step) -> bool:
     """Whether Python runs in a step, or something is changed that nobody knows here."""
     if runs_python(step):
         return True
-    if not isinstance(step, HostStep):
+    if not isinstance(step, HostStep) or step.func in (profiler_marks.begin, profiler_marks.end):
         return False
     if type(step.func) in _IN_C and step.func not in (setattr, delattr) and step.engine is None:
         # An operation of torch's that Python calls as it is (a fused optimizer's).
