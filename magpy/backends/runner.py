@@ -106,8 +106,11 @@ class EntryInfo:
         acts: it changes Python's objects, or has other effects than on tensors.
         leaves: the first step that may find, after operations, that the entry does not fit.
         cause: what the miss was counted by for which it was made (magpy/runtime/misses.py).
+        in_order: it does the operations of the program, in their order, and nothing else.
         portable: what it was made of, for other processes; a text that says why there is none; None
             where nobody has asked for it (magpy/saving/portable.py).
+        heard: the addresses of what the call has looked at, of an entry that may run below hooks of
+            saved tensors that are the program's (magpy/runtime/hearing.py).
         member: the address of what was called when it was captured, of a family's
             (magpy/runtime/families.py).
     """
@@ -128,6 +131,8 @@ class EntryInfo:
     changes: frozenset[int] = frozenset()
     leaves: HostStep | None = None
     cause: Any = None
+    in_order: bool = False
+    heard: frozenset[int] | None = None
     portable: Any = None
     member: int = 0
     capture_seconds: float = 0.0

@@ -3,7 +3,7 @@
 Owns how one looks into an object, its class and what C code holds, where Python's own ways would
 run a property `__dict__`, a metaclass's `__getattribute__`, a module's `__getattr__`, or load a
 lazy module.  Does not own how far anybody walks (magpy/unwatched/changes.py,
-magpy/unwatched/listeners.py, which call this).
+magpy/unwatched/reachability.py, magpy/unwatched/listeners.py, which call this).
 """
 
 from __future__ import annotations

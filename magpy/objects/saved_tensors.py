@@ -2,7 +2,7 @@
 
 Owns that pair, below which calls are captured and entries run while the program's hooks are set:
 torch finds the same pair in each of them, so that guards can compare its state, and a capture is
-told when a hook runs in the middle of an operation.  Does not own what is captured
+told when Python of the program runs in the middle of an operation.  Does not own what is captured
 or served below it (magpy/runtime/compiled.py), nor what a capture does about a hook
 (magpy/capture/tensors/recorder.py).
 

@@ -58,6 +58,7 @@ from magpy.runtime.repeated_misses import STORM, RepeatedMisses, with_what_varie
 from magpy.runtime.waiting import Waiting
 from magpy.shapes.fake_ops import CannotFollowError
 from magpy.shapes.speculation import Memory
+from magpy.unwatched.reachability import is_torchs_hook
 
 _TRANSFORMED = (
     "a transform of torch.func (grad, vmap, jvp, ...) was given the compiled function. Compile "
@@ -221,11 +222,11 @@ class Manager:
             except BaseException as e:  # noqa: BLE001 - it is raised at the call
                 return _interp.Raise(hide_frames(e))
         if saved_tensors.are_the_programs():
-            if below_hooks.are_of_python():
-                self.note(below_hooks.HEARD)  # they may change what the call reads
-                return _interp.MISS
             with saved_tensors.replaced() as hooks:
-                known, result = below_hooks.serve(compiled, args, kwargs, hooks.pack)
+                if isinstance(self.backend, Inductor) and not is_torchs_hook(hooks.pack):
+                    self.note(below_hooks.HEARD)  # they would hear of what a compiler saves
+                    return _interp.MISS
+                known, result = below_hooks.serve(compiled, args, kwargs, hooks.pack, self.journal)
                 return result if known else self._capture(compiled, args, kwargs)
         return self._capture(compiled, args, kwargs)
 
@@ -364,6 +365,8 @@ class Manager:
                     "Use fullgraph=False to allow this",
                 )
             wait = self.waiting.compile(self, capture, new, info)
+            if hooks is not None and not is_torchs_hook(hooks.pack):
+                below_hooks.admit(capture, info, hooks.pack)
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
             if before != (compiler_turns(), self.refused):

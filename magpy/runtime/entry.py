@@ -31,6 +31,7 @@ from magpy.replay.passes.schedule import ignores_modes
 from magpy.replay.passes.undo import changes_outside
 from magpy.replay.pipeline import Lowering
 from magpy.replay.segments import Segment
+from magpy.runtime import hearing
 from magpy.runtime.exceptions import unchanged_until, untouched
 from magpy.saving.places import Unable
 from magpy.saving.portable import Portable, Recording, freeze
@@ -138,9 +139,11 @@ def build(
             portable = _frozen(capture, analysis, world)  # before passes change the steps
     faults.check("guard")
     guard = analysis.guard()
+    program = [s for s in capture.record.steps if isinstance(s, OpStep)]
     low = pipeline.run(capture, analysis, backend is not eager)
     info = _info(low, guard, backend)
     info.portable = portable
+    info.in_order = not info.acts and hearing.keeps_order(low, program)
     code = Code(capture, analysis, low.plan, low.total)
     info.mock, info.text = code.function(
         info.runners,

@@ -411,6 +411,7 @@ def test_hooks_hear_what_they_hear_in_eager(program):
     wanted, expected = heard_of(program, _notes)
     assert heard == wanted
     assert_equal(found, expected)
+    assert magpy.stats(f).hits >= 2
 
 
 @backends

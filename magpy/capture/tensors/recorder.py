@@ -62,6 +62,7 @@ from magpy.objects.quiet import modes_of_the_program, unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import is_open
 from magpy.shapes.indexing import taken_apart
+from magpy.unwatched.reachability import is_torchs_hook
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
@@ -154,11 +155,12 @@ class Recorder(UnseenCalls, TorchFunctionMode):
     def hook(self, hook: Callable[[Any], Any], tensor: Any) -> Any:
         """Calls a hook of saved tensors that the caller has set, in the middle of an operation.
 
-        It runs in every call, where autograd saves a tensor: what it does is not the call's. It is
-        torch's, and Python of the program may not run below it.
+        It runs in every call, where autograd saves a tensor: what it does is not the call's.
+        Which of the program's may is decided when the run is over (magpy/runtime/hearing.py); below
+        torch's none may run.
         """
         _interp.pause()
-        told = _interp.below(self._session is not None)
+        told = _interp.below(self._session is not None and is_torchs_hook(hook))
         torch._C._autograd._enable_record_function(False)  # `observer` watches the operation
         try:
             return hook(tensor)
