@@ -70,7 +70,6 @@ class Effect(Enum):
     HANDLED = auto()  # asks which exception is being handled, which may be the caller's
     IDENTITY = auto()  # tells which object it is given
     CALLABLE = auto()  # asks whether an object's class has a `__call__`
-    SCRIPT_READ = auto()  # reads an attribute that TorchScript holds
     SCRIPT = auto()  # compiled by TorchScript
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
     TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation

@@ -357,30 +357,6 @@ def _unseen(owner: type, name: str) -> bool:
     return name == "set_" and any(c.__name__ == "TensorBase" for c in owner.__mro__)
 
 
-_SCRIPT_CHANGES = frozenset(
-    [
-        *("setattr", "append", "extend", "insert", "pop", "clear", "remove", "update"),
-        *("__setitem__", "__delitem__", "__iadd__"),
-    ]
-)
-
-
-_OF_SCRIPTS = ("Script", "ParameterDict", "BufferDict", "ModuleDict")
-
-
-def _of_script(f: Any, name: str) -> bool:
-    """Whether it is a method of pybind11's of an object of TorchScript's.
-
-    What these hold is in C++, where nobody sees what becomes of it.
-    """
-    if not isinstance(f, (types.BuiltinFunctionType, types.MethodType)):
-        return False
-    told = f.__doc__
-    return isinstance(told, str) and any(
-        told.startswith(f"{name}(self: torch._C.{kind}") for kind in _OF_SCRIPTS
-    )
-
-
 def effect_of(f: Any) -> Effect:
     """How the handler treats `f`."""
     code = _code_of(f)
@@ -484,11 +460,6 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.FORMAT
     if name in _IO_METHODS and module_of_type(_definer(owner, name) or owner) in ("_io", "io"):
         return Effect.EFFECT  # Python below it is heard of
-    if _of_script(f, name):
-        if name in ("getattr", "hasattr"):
-            return Effect.SCRIPT_READ
-        if name in _SCRIPT_CHANGES or name.startswith(("_set", "_register", "_define")):
-            return Effect.REFUSE
     if _unseen(owner, name) or name == "__length_hint__":
         return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
     if origin in ("_random", "random") or origin.startswith("numpy.random"):
@@ -553,9 +524,6 @@ def forget(f: Any) -> None:
 def name_of(f: Any) -> str:
     """What messages call a callable: "list.append", "_warnings.warn"."""
     owner = getattr(f, "__self__", None)
-    if _of_script(f, getattr(f, "__name__", "")):
-        cls = f.__doc__.partition("(self: torch._C.")[2].partition(",")[0].partition(")")[0]
-        return f"{cls}.{f.__name__}"
     bound = torch_callables.name_of(f)
     if bound is not None:
         return bound

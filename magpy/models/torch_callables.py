@@ -544,22 +544,21 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "Future": {Does.REFUSED: _row("*")},
     "torch._C._monitor": {Does.ACTS: _row("log_event"), Does.REFUSED: _row("*")},
     "torch._C._monitor.Stat": {Does.REFUSED: _row("*")},
-    # TorchScript: what its objects do is found out from their graphs (magpy/models/torchscript.py).
+    # TorchScript: what its objects hold is in C++, where nobody sees what becomes of it.
     "ScriptList": {
         Does.OPERATES: _row(
             """
-            __init__ __repr__ __bool__ __len__ __contains__ __getitem__ __setitem__ __delitem__
-            __iter__ __getstate__ __setstate__ count remove append clear extend pop insert
+            __init__ __repr__ __bool__ __len__ __contains__ __getitem__ __iter__ __getstate__
+            __setstate__ count
             """
-        )
+        ),
+        Does.REFUSED: _row("*"),
     },
     "ScriptDict": {
         Does.OPERATES: _row(
-            """
-            __init__ __repr__ __bool__ __len__ __contains__ __getitem__ __setitem__ __delitem__
-            __iter__ items keys
-            """
-        )
+            "__init__ __repr__ __bool__ __len__ __contains__ __getitem__ __iter__ items keys"
+        ),
+        Does.REFUSED: _row("*"),
     },
     "ScriptListIterator": {Does.OPERATES: _row("__init__ __next__ __iter__")},
     "ScriptDictIterator": {Does.OPERATES: _row("__init__ __next__ __iter__")},
@@ -568,7 +567,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         Does.COMPUTES: _row(
             """
             __hash__ __eq__ __getstate__ __len__ __repr__ __str__ __copy__ __deepcopy__ __getattr__
-            getattr hasattr _get_method _has_method _method_names _properties _type
+            _get_method _has_method _method_names _properties _type
             """
         ),
         Does.REFUSED: _row("*"),

@@ -24,6 +24,7 @@ from magpy import _tensor
 from magpy.ir.trees import tensors
 from magpy.objects import contents as held
 from magpy.objects.types import isinstance, module_name
+from magpy.unwatched.changes import names_in
 
 # What adds to the gradients of leaves.
 ADDS = (torch.Tensor.backward, torch.autograd.backward)
@@ -178,7 +179,7 @@ def _named(function: types.FunctionType) -> list[Any]:
     if _foreign(function):
         # A decorator's constants stay what they are.
         return [v for v in held if not isinstance(v, _PLAIN)]
-    names = _names(function.__code__)
+    names = set(names_in(function.__code__))
     held += [function.__globals__[n] for n in names if n in function.__globals__]
     inner: list[Any] = []
     for v in held:
@@ -187,12 +188,6 @@ def _named(function: types.FunctionType) -> list[Any]:
                 space = vars(place)
                 inner += [space[n] for n in names if n in space and not _foreign(place)]
     return held + [v.__func__ if isinstance(v, staticmethod) else v for v in inner]
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """The names of globals and attributes in a piece of code, and in what is defined in it."""
-    inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
 
 
 def _foreign(v: Any) -> bool:

@@ -538,7 +538,6 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.COLLECTOR: collector,
     Effect.HANDLED: handled,
     Effect.SCRIPT: torch_calls.script,
-    Effect.SCRIPT_READ: torch_calls.script_read,
     Effect.CALLABLE: is_callable,
     Effect.IDENTITY: which,
     Effect.TRANSFORM: torch_calls.transform,

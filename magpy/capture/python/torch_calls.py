@@ -20,14 +20,14 @@ from magpy import _interp
 from magpy.capture.python import native
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
-from magpy.errors import FILLED, an
+from magpy.errors import FILLED
 from magpy.frames import call_sites
 from magpy.frames.locations import refuse
 from magpy.ir.ops import Call, EffectStep, OutsideRef, Ref, Var
-from magpy.models import callables, torch_callables, torchscript
+from magpy.models import callables, torch_callables
 from magpy.models.torch_callables import Does
 from magpy.objects import c_state
-from magpy.objects.plain_values import is_immutable, is_plain
+from magpy.objects.plain_values import is_plain
 from magpy.objects.snapshots import (
     container_states,
     only_fills,
@@ -251,36 +251,12 @@ def _in_order_given(run: Run, v: Any) -> Any:
 
 
 def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function that TorchScript compiled, in which nobody sees what it does."""
-    recorder = run.recorder
-    if recorder.depth or run.refusals.first is not None:
-        return ABSENT
-    done = torchscript.look(f)
-    if done.decides or done.affects:
-        what = "decides by data" if done.decides else "changes its module or a container, or prints"
-        run.refuse(f"a TorchScript function is called that {what}")
-        return ABSENT
-    module = torchscript.module_of(f)
-    try:
-        if module is not None:
-            run.again(torchscript.state, (module,))  # the form of the result may depend on it
-    except Exception as e:  # noqa: BLE001 - it must not reach the program
-        run.refuse(f"a module of TorchScript is called of which nobody can tell what it holds: {e}")
-        return ABSENT
-    result = f(*args, **kwargs)
-    recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
-    return result
-
-
-def script_read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An attribute that TorchScript holds is read: the guard asks again for a plain value."""
-    result = f(*args, **kwargs)
-    if kwargs or not run.session.is_outside(args[0]):
-        run.refuse("an attribute of a TorchScript module is read that the call has made")
-    elif is_immutable(result):
-        run.again(f, args)
-    elif not isinstance(result, (torch.Tensor, torch._C.ScriptModule, torch._C.ScriptMethod)):
-        run.refuse(f"{an(type(result).__name__)} is read that a TorchScript module holds")
+    """What TorchScript compiled: nobody sees what it does, nor what it holds in C++."""
+    if not run.recorder.depth:
+        run.refuse(
+            "a function or module of TorchScript is called",
+            "Call the Python function or module that it was made of",
+        )
     return ABSENT
 
 

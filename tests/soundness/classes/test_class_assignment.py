@@ -81,6 +81,10 @@ KINDS = {
 }
 
 
+#: What C code does with an object: what an exception holds in C is not compared.
+OF_C = {"bool", "item", "len", "in", "equal", "hash", "text", "iteration", "with", "add", "filter"}
+
+
 def entered(o):
     with o as value:
         return value
@@ -141,7 +145,8 @@ def program(kind, look, is_argument):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_class_of_an_object_counts(kind, look):
     for is_argument in (False, True):
-        run(program(kind, LOOKS[look], is_argument), "dir" if look == "dir" else None)
+        refused = look == "dir" or (kind == "exception" and look in OF_C)
+        run(program(kind, LOOKS[look], is_argument), look if refused else None)
 
 
 def test_objects_that_keep_their_class_are_served():

@@ -180,7 +180,7 @@ USED = {
         class A:
             def __repr__(self):
                 return f"A{k}"
-        print(A(), A.__name__)
+        print(str(A()), A.__name__)
         return f"{A()}", x * k
     """,
     "single dispatch": """
