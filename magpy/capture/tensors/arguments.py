@@ -44,7 +44,6 @@ from magpy.ir.ops import (
 )
 from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
-from magpy.objects.jagged import is_ragged_size
 from magpy.objects.plain_values import NUMPY_NUMBERS, PLAIN_TYPES, is_plain
 from magpy.objects.types import is_named_tuple, isinstance
 from magpy.shapes.arithmetic import is_open, plain
@@ -105,8 +104,7 @@ class Values:
         self._session = session
         self.symbols = symbols
         self.record = Record()
-        reads = None if session is None else session.attr_read
-        self.tensors = Identity(self.record, is_outside, symbols, reads, not scalars)
+        self.tensors = Identity(self.record, is_outside, symbols)
         self._of_data = OfData(self.record, self.tensors, symbols)
         self._shared = Shared(self.tensors, self.record)
         self.lists = InputLists(session)
@@ -223,8 +221,8 @@ class Values:
             return {k: self.convert(x) for k, x in v.items()}
         if isinstance(v, torch.Generator):
             return self._generator(v)
-        if is_ragged_size(v):
-            raise refuse("the size of a ragged dimension is used that no call of size() gave")
+        if t is torch.SymInt:
+            raise refuse("the size of a ragged dimension is used, which is data")
         self._shared.give(v)
         if self._whole is not None:
             self._whole.keep(v)
@@ -334,7 +332,7 @@ class Values:
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
         op = self.operation
-        if t is torch.Generator or t is torch.SymInt:
+        if t is torch.Generator:
             return Ref(var)
         if t in (int, float, complex):
             symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
@@ -437,11 +435,7 @@ class Values:
         elif t.__module__ == "numpy" and t.__name__ == "ndarray":
             sized = self.takes_sized((args, kwargs, owner))
             kind, expected = BindArray, (result.dtype, result.ndim if sized else result.shape)
-        elif (
-            t is _FLAGS
-            or t is torch.SymInt
-            or (t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"))
-        ):
+        elif t is _FLAGS or (t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool")):
             kind, expected = Bind, t
         elif is_plain(result):
             self.note(func, args, kwargs, CheckValue, result, owner=owner)
