@@ -104,21 +104,12 @@ _PLAIN_ERRORS = frozenset(
 )
 
 
-def _defined_at(cls: type) -> str:
-    """Where the first method of a class is: a class does not tell where its own statement is."""
-    for v in vars(cls).values():
-        code = getattr(getattr(v, "__func__", v), "__code__", None)
-        if isinstance(code, types.CodeType) and code.co_filename != "<string>":
-            return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})"
-    return ""
-
-
 class Builder:
     """Makes specs of values.
 
     Args:
         is_outside: whether an object existed before the call.
-        is_made: whether a function, a class or a namespace was made by the program.
+        is_made: whether a function was made by the program.
         var_of: the variable of a tensor or host value, or None.
         is_shared: whether an array has memory of one that existed before the call.
     """
@@ -159,7 +150,6 @@ class Builder:
         spec = self._memo.get(id(v))
         if spec is not None:
             return spec
-        self._check_class(v if isinstance(v, type) else t)
         if isinstance(v, BaseException) and not self._is_outside(v):
             if v.__traceback__ is not None or v.__context__ is not None or v.__cause__ is not None:
                 raise Refusal("an exception is kept that was raised")
@@ -189,14 +179,6 @@ class Builder:
         else:
             return self._make(v, t)
         return self._remember(v, spec)
-
-    def _check_class(self, cls: type) -> None:
-        if self._is_made(cls):
-            raise Refusal(
-                f"the class {cls.__name__}, which the call makes, is kept, or an object of it",
-                _defined_at(cls),
-                "Define the class outside of the compiled function",
-            )
 
     def varies(self, v: Any) -> bool:
         """Whether a number or text is a value of the run that differs from call to call."""
@@ -286,12 +268,6 @@ class Builder:
         return self._memo[id(v)]
 
     def _function(self, v: types.FunctionType) -> Spec:
-        if self._is_made(v.__globals__):
-            raise Refusal(
-                f"the function {v.__name__} is kept, whose globals the call has made",
-                f"{v.__code__.co_filename}:{v.__code__.co_firstlineno} ({v.__name__})",
-                "Make it outside of the compiled function",
-            )
         spec = New(
             "function",
             (v.__code__, v.__globals__, v.__name__, v.__qualname__, v.__doc__, v.__module__),
