@@ -56,7 +56,6 @@ from magpy.shapes.fake_ops import (
     wrapped,
 )
 from magpy.shapes.loop_indices import Indices
-from magpy.shapes.recurrent import is_recurrent, recurrent
 from magpy.shapes.repeated import Repeated, in_transform, requiring
 
 # Larger numbers could leave the 64 bits that compilers compute with.
@@ -477,7 +476,7 @@ class Symbols:
 
         if getattr(func, "__name__", "") in _ADDRESSES:
             raise CannotFollowError("an address is asked for")
-        if goes_by_data(func, args):
+        if goes_by_data(func):
             raise CannotFollowError("its fake kernel asks for data")
         try:
             return self._operated(func, args, kwargs, static, reads)
@@ -522,8 +521,6 @@ class Symbols:
                 masks_fit(*given[0][:2])
             if reads:
                 result = func(*given[0], **given[1])
-            elif not transformed and is_recurrent(func, given[0]):
-                result = recurrent(func, given[0])
             else:
                 none = functools.partial(self.none_is_one, self.given)
                 result = operated(self.env, func, given[0], given[1], none)
