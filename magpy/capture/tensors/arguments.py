@@ -221,7 +221,7 @@ class Values:
             return {k: self.convert(x) for k, x in v.items()}
         if isinstance(v, torch.Generator):
             return self._generator(v)
-        if t is torch.SymInt:
+        if t is torch.SymInt and v.node.is_nested_int():
             raise refuse("the size of a ragged dimension is used, which is data")
         self._shared.give(v)
         if self._whole is not None:
