@@ -103,6 +103,7 @@ std::vector<int> inner_dimensions(const std::vector<int64_t>& sizes,
 }
 
 void record_shape(Meta& meta, c10::TensorImpl* impl) {
+  if (meta.ragged) return;
   auto& shape = impl->sizes_and_strides();
   size_t n = shape.size();
   meta.sizes.assign(shape.sizes_data(), shape.sizes_data() + n);
@@ -124,6 +125,8 @@ bool record(Meta& meta, PyObject* object) {
                     ? std::nullopt
                     : std::optional(impl->device());
   meta.layout = impl->layout();
+  meta.ragged = meta.opaque == Opaque::kSymbolic && meta.layout == c10::kJagged;
+  if (meta.ragged) meta.opaque = has_forward_gradient(impl) ? Opaque::kForwardGradient : Opaque::kNo;
   meta.gradient = gradient_of(impl);
   meta.is_conj = tensor.is_conj();
   meta.is_neg = tensor.is_neg();
@@ -146,7 +149,8 @@ bool strides_match(const Meta& meta, const int64_t* sizes, const int64_t* stride
 }
 
 bool shape_matches(const Meta& meta, c10::TensorImpl* impl) {
-  if (impl->has_symbolic_sizes_strides()) return false;
+  if (meta.ragged || impl->has_symbolic_sizes_strides())
+    return meta.ragged && impl->has_symbolic_sizes_strides();
   auto& shape = impl->sizes_and_strides();
   size_t n = meta.sizes.size();
   if (shape.size() != n) return false;

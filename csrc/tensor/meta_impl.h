@@ -41,6 +41,7 @@ struct Meta {
       true;  // an inference tensor without a version can be changed in inference mode only
   bool compare_offset = false;
   bool compare_view = true;  // also of what requires no grad
+  bool ragged = false;  // a nested tensor of jagged layout: its parts tell its sizes
   int64_t offset = 0;
   uint64_t dynamic = 0;  // bit i: size i is not compared
   uint64_t free = 0;     // bit i: stride i is not compared

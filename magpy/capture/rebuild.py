@@ -30,6 +30,7 @@ from magpy.ir.ops import Var
 from magpy.ir.recipes import Const, New, Outside, Spec, Value
 from magpy.models.callables import module_of_type
 from magpy.objects import buffers, c_state
+from magpy.objects.jagged import attributes, is_jagged
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import is_heap, isinstance
 
@@ -157,7 +158,9 @@ class Builder:
             return self._instance(v, t)
         var = self._var_of(v)
         if var is not None:
-            if isinstance(v, torch.Tensor) and not self._is_outside(v) and vars(v):
+            if isinstance(v, torch.Tensor) and not self._is_outside(v) and attributes(v):
+                if is_jagged(v):
+                    raise Refusal("an attribute is set of a jagged tensor that is kept")
                 # Attributes that the program gave to a tensor of the run.
                 tensor = New("tensor", None, [Value(var)])
                 self._remember(v, tensor)

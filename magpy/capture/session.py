@@ -28,6 +28,7 @@ from magpy.ir.ops import Part, Record
 from magpy.models.patched_names import replaced
 from magpy.objects import c_state as opaque
 from magpy.objects import saved_tensors
+from magpy.objects.jagged import attributes
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.symbols import Symbols
@@ -264,7 +265,7 @@ def _end(
     handler.finish_modules()
     for tensor in record.inputs.values():
         gradient = _tensor.gradient(tensor)
-        if gradient is not None and not session.is_outside(gradient) and vars(gradient):
+        if gradient is not None and not session.is_outside(gradient) and attributes(gradient):
             # Autograd's engine makes another one in every call, and nobody would set it there.
             raise Refusal("an attribute is set of a gradient that the call makes")
     for obj, before in handler.buffers.opaque:

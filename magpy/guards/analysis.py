@@ -24,6 +24,7 @@ from magpy.guards.checks import (
     c_leaf,
     class_holds,
     item_is_number,
+    knows,
     lie_as_before,
     mode_of,
     placed_as,
@@ -53,7 +54,7 @@ from magpy.ir.recipes import Const, ContainerEffect, Value
 from magpy.ir.trees import leaves
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
-from magpy.objects import c_state
+from magpy.objects import c_state, jagged
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.conditions import Conditions
 from magpy.shapes.speculation import PLAIN
@@ -115,7 +116,7 @@ def run_of(capture: Capture) -> Run:
         metas=capture.metas,
         noted=None
         if any(isinstance(s, OpStep) and s.whole for s in record.steps)
-        else frozenset(map(id, record.inputs.values())),
+        else frozenset(map(id, _known_tensors(record))),
         numbers=frozenset(record.numbers),
         held_numbers=record.held_numbers,
         gradients=tuple(record.gradients),
@@ -148,6 +149,13 @@ def _places_of_stores(
             place = None if key is None else key_of_place(key)
             if place is not None:
                 yield id(effect.obj), place
+
+
+def _known_tensors(record: Record) -> Iterator[Any]:
+    """The tensors that operations took, and what these consist of."""
+    for tensor in record.inputs.values():
+        yield tensor
+        yield from (part for _, part, _ in jagged.parts(tensor))
 
 
 def _is_of_part(step: Any) -> TypeGuard[CheckValue]:
@@ -368,6 +376,8 @@ class Analyzer:
                 self.graph.record("tensors", tensor, c.metas[id(tensor)])
             elif (spec := self.world.placement(tensor)) is not None:
                 self.python_check(placed_as(spec), tensor)
+        for v, cached in c.record.cached.items():
+            self.python_check(knows(cached), c.record.inputs[v])
         self._identities(anchored)
         self._overlaps(anchored)
         self._buffers()

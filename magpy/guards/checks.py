@@ -21,6 +21,7 @@ import torch
 from magpy import _interp
 from magpy.ir.ops import Unwatched, class_number
 from magpy.models.lru_caches import memory_of
+from magpy.objects import jagged
 from magpy.objects.buffers import (
     Range,
     dense_form_of,
@@ -84,6 +85,11 @@ def placed_as(expected: Any) -> Any:
     return lambda tensor: bool(
         tensor._spec.mesh == expected.mesh and tensor._spec.placements == expected.placements
     )
+
+
+def knows(cached: frozenset[str]) -> Any:
+    """A check that of a jagged tensor's sequences is known what was known of another one's."""
+    return lambda tensor: jagged.cached(tensor) == cached
 
 
 def scalar_equal(expected: np.generic) -> Any:

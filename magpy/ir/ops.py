@@ -407,6 +407,7 @@ class Record:
         floating: variables whose elements are floating-point or complex numbers.
         complex: those whose elements are complex: some are no floats, whatever the first one was.
         data_dependent: variables whose shape follows from data.
+        cached: what was known of the sequences of jagged tensors from outside (`jagged.cached`).
         numbers: the numbers among the arguments that are inputs, by identity.
         symbols: the sizes and numbers that were followed (magpy/shapes/symbols.py), or None.
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
@@ -442,6 +443,7 @@ class Record:
     floating: set[Var] = field(default_factory=set)
     complex: set[Var] = field(default_factory=set)
     data_dependent: frozenset[Var] = frozenset()
+    cached: dict[Var, frozenset[str]] = field(default_factory=dict)
     numbers: dict[int, Any] = field(default_factory=dict)
     symbols: Any = None
     kept: dict[int, tuple[Any, str]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ import torch
 
 from magpy.errors import an
 from magpy.frames.locations import refuse
+from magpy.objects.jagged import is_jagged
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
@@ -28,6 +29,10 @@ def tensor_meta(result: Any) -> Any:
             if result.is_nested and result.layout is torch.strided:
                 sizes = result._nested_tensor_size().tolist()
                 return (str(sizes), result.dtype, result.device, None)
+            if is_jagged(result):
+                own: Any = result
+                form = f"{own.dim()} {own._ragged_idx} {own._lengths is None}"
+                return (form, result.dtype, result.device, None)
             return (
                 tuple(result.shape),
                 result.dtype,

@@ -81,6 +81,7 @@ class Effect(Enum):
     DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
     MARK = auto()  # marks of torch's profiler
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
+    OPERATION = auto()  # Python of torch's that is one operation
     IMPORT = auto()  # loads a module, whose code is not watched
     IN_PYTHON = auto()  # goes by data in each call, and what it calls is compiled
 

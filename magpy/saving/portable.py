@@ -151,6 +151,7 @@ def _refuse(capture: Capture, world: Recording) -> None:
         or capture.memos
         or asked & {"state", "referent", "placement"},
         "it assigns a tensor's data": record.swapped,
+        "it takes jagged tensors": record.cached,
         "Python runs unwatched in it": record.unwatched,
         "a transform of torch.func is in it": record.transform_spans,
         "it keeps objects in calls done as a whole": record.kept,

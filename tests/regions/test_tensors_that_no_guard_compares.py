@@ -1,7 +1,7 @@
 """Nested tensors in a program that runs in part.
 
-No entry with one among its inputs would ever serve a call: none is made, and what is asked of it is
-Python's at once.
+No entry with one of strided layout among its inputs would ever serve a call: none is made, and what
+is asked of it is Python's at once. Those of jagged layout are compared by what they consist of.
 """
 
 import pytest

@@ -550,4 +550,5 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.ASIDE: aside,
     Effect.IMPORT: loads,
     Effect.IN_PYTHON: in_python,
+    Effect.OPERATION: torch_calls.operation,
 }

@@ -26,6 +26,7 @@ from magpy.instrument import rewrite
 from magpy.instrument.counters import counters
 from magpy.models import callables, patched_names
 from magpy.models.c_function_tables import Effect, Leaf
+from magpy.objects import jagged
 from magpy.objects.types import isinstance
 
 
@@ -72,6 +73,8 @@ def prepare() -> None:
     for name in ("", "_unary", "_variadic"):
         callables.set_effect(getattr(torch._C, f"_has_torch_function{name}"), Effect.OVERRIDES)
     callables.register_python(torch.overrides.is_tensor_like, Effect.OVERRIDES)
+    for function in jagged.FUNCTIONS:
+        callables.register_python(function, Effect.OPERATION)
     functorch.register()
     profiler_marks.register()
     callables.set_effect(torch._C._autograd._push_saved_tensors_default_hooks, Effect.SAVED)

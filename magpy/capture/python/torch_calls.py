@@ -80,6 +80,14 @@ def whole_call(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return result
 
 
+def operation(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A Python function of torch's that is one operation, as if it were written in C."""
+    own = getattr(f, "__self__", None)
+    return run.recorder.own_operation(
+        getattr(f, "__func__", f), args if own is None else (own, *args), kwargs
+    )
+
+
 def checkpoint(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.utils.checkpoint.checkpoint` is done as a whole, so that it saves and repeats as ever.
 

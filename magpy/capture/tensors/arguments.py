@@ -44,6 +44,7 @@ from magpy.ir.ops import (
 )
 from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
+from magpy.objects.jagged import is_ragged_size
 from magpy.objects.plain_values import NUMPY_NUMBERS, PLAIN_TYPES, is_plain
 from magpy.objects.types import is_named_tuple, isinstance
 from magpy.shapes.arithmetic import is_open, plain
@@ -104,7 +105,8 @@ class Values:
         self._session = session
         self.symbols = symbols
         self.record = Record()
-        self.tensors = Identity(self.record, is_outside, symbols)
+        reads = None if session is None else session.attr_read
+        self.tensors = Identity(self.record, is_outside, symbols, reads, not scalars)
         self._of_data = OfData(self.record, self.tensors, symbols)
         self._shared = Shared(self.tensors, self.record)
         self.lists = InputLists(session)
@@ -221,8 +223,8 @@ class Values:
             return {k: self.convert(x) for k, x in v.items()}
         if isinstance(v, torch.Generator):
             return self._generator(v)
-        if t is torch.SymInt and v.node.is_nested_int():
-            raise refuse("the size of a ragged dimension is used, which is data")
+        if is_ragged_size(v):
+            raise refuse("the size of a ragged dimension is used that no call of size() gave")
         self._shared.give(v)
         if self._whole is not None:
             self._whole.keep(v)
@@ -332,7 +334,7 @@ class Values:
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
         op = self.operation
-        if t is torch.Generator:
+        if t is torch.Generator or t is torch.SymInt:
             return Ref(var)
         if t in (int, float, complex):
             symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
@@ -435,7 +437,11 @@ class Values:
         elif t.__module__ == "numpy" and t.__name__ == "ndarray":
             sized = self.takes_sized((args, kwargs, owner))
             kind, expected = BindArray, (result.dtype, result.ndim if sized else result.shape)
-        elif t is _FLAGS or (t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool")):
+        elif (
+            t is _FLAGS
+            or t is torch.SymInt
+            or (t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"))
+        ):
             kind, expected = Bind, t
         elif is_plain(result):
             self.note(func, args, kwargs, CheckValue, result, owner=owner)

@@ -32,6 +32,7 @@ from magpy.models.torch_ops import (
     SPLITS,
     resizable,
 )
+from magpy.objects.jagged import NestedTensor, is_jagged, laid_out
 from magpy.objects.number_lists import form_of
 from magpy.objects.types import isinstance
 from magpy.shapes.symbols import Symbols
@@ -72,6 +73,8 @@ class DataForms(Values):
     def _pin_shapes(self, args: Any) -> None:
         """Shapes that follow from data are looked at: from here on they must be what they are."""
         for a in args:
+            if is_jagged(a):
+                continue  # what is read of its sizes is asked again
             if isinstance(a, torch.Tensor):
                 var = self.tensors.known(a)
                 if var is not None and var in self._loose:
@@ -105,7 +108,11 @@ class DataForms(Values):
             return
         given = variables(op.plan)
         if self.is_loose(given):
-            self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
+            back = [t for t in tensors(result) if self.tensors.known(t) in given]
+            self._pin_shapes(back)
+            for t in filter(is_jagged, back):
+                form = Ref(self.tensors.var_of(t))
+                self.note(laid_out, (form,), {}, CheckValue, laid_out(t))
 
     def _compare_sizes(self, op: Operation) -> None:
         """Data has decided the sizes of what the operation wrote to: they must be what they are."""
@@ -165,6 +172,20 @@ class DataForms(Values):
             self.tensors.sized_by_data(found)
         return True
 
+    def _counted(self, name: str, plan: Any) -> bool:
+        """Whether an operation gives a tensor for each sequence of a jagged one."""
+        types = self.record.types
+        return name == "unbind" and any(types.get(v) is NestedTensor for v in variables(plan))
+
+    def _count_sequences(self, name: str, plan: Any, result: Any) -> None:
+        """The run relies on how many sequences a jagged tensor has, which is taken apart."""
+        if self._counted(name, plan):
+            (tensor,) = variables(plan)
+            number = self.track(torch.Tensor.size, (Ref(tensor), 0), {}, len(result))
+            var = self.tracked(number)
+            if var is not None:
+                self.rely_on(number, var)
+
     def _loosen(
         self, name: str, plan: Any, result: Any, outs: list[tuple[Any, Var]], by_data: bool
     ) -> bool:
@@ -180,7 +201,8 @@ class DataForms(Values):
         if not by_data and not self.is_loose(variables(plan)):
             return False
         # Only what takes a tensor apart gives as many tensors as its shape says.
-        if outs and name in SPLITS and not isinstance(result, torch.Tensor):
+        many = outs and name in SPLITS and not isinstance(result, torch.Tensor)
+        if many and not self._counted(name, plan):
             return True
         self.tensors.sized_by_data(v for _, v in outs)
         if name in MAY_SHARE:

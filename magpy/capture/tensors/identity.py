@@ -15,20 +15,23 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.nested._internal.nested_tensor import NestedTensor
 
 from magpy import _tensor
 from magpy.capture.tensors.functorch import wrapped
 from magpy.frames.locations import refuse
+from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.capture import Dims
 from magpy.ir.ops import NotStrided, Record, Var, Wrapped
 from magpy.ir.trees import tensors, variables
 from magpy.models.torch_ops import OF_MEMORY, OF_PARTS, OF_TENSOR
 from magpy.objects import buffers as memory
+from magpy.objects import jagged
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.symbols import Symbols
 
+#: Why a call is refused that writes to a memory of which `Identity.is_of_jagged` tells.
+JAGGED_CHANGED = "a jagged tensor from outside is changed, or the offsets of one"
 # Classes whose tensors are of any layout.
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -40,6 +43,8 @@ class Identity:
         record: where variables, inputs and memories are noted.
         is_outside: says whether an object existed before the call and was reached by it.
         symbols: the sizes that vary from call to call; None if there are none.
+        reads: is told of an attribute of an object that guards are to read.
+        compiled: a compiler takes the graphs, which has to know the sizes of their inputs.
     """
 
     def __init__(
@@ -47,11 +52,19 @@ class Identity:
         record: Record,
         is_outside: Callable[[Any], bool],
         symbols: Symbols | None,
+        reads: Callable[[Any, str, Any], Any] | None = None,
+        compiled: bool = False,
     ) -> None:
         """Knows no tensor."""
+        self._reads = reads
+        self._compiled = compiled
         #: The variables whose shapes follow from data, and those of which that was so.
         self.unsized: set[Var] = set()
         self.ever_unsized: set[Var] = set()
+        #: The memories of what tells where the sequences of jagged tensors are.
+        self.indices: set[int] = set()
+        # What is compared of the parts of jagged tensors: not the sizes that are data.
+        self._parts: dict[int, Any] = {}
         self._record = record
         self._is_outside = is_outside
         self._symbols = symbols
@@ -64,20 +77,13 @@ class Identity:
         # Where the memories of inputs are, in order, each with one of them; none meets another.
         self._ranges: list[tuple[int, int, Var]] = []
         self._ends: list[int] = []
+        #: Whether one of the tensors is jagged.
+        self.any_jagged = False
         #: What each input was before the run changed it, by identity.
         self.metas: dict[int, Any] = {}
 
     def new(self, tensor: Any = None) -> Var:
-        """A fresh variable, for `tensor` if one is given.
-
-        Raises:
-            Refusal: it is a nested tensor of jagged layout, whose sizes are data.
-        """
-        if isinstance(tensor, NestedTensor):
-            raise refuse(
-                "a nested tensor of jagged layout is used",
-                "Compile what is computed with its parts, values() and offsets()",
-            )
+        """A fresh variable, for `tensor` if one is given."""
         record = self._record
         var = Var(record.nvars)
         record.nvars += 1
@@ -88,8 +94,14 @@ class Identity:
             if self._memories > memories:
                 record.fresh.add(var)
             self._in_memory.setdefault(memory, []).append(var)
+            held = tensor
+            if jagged.is_jagged(tensor):
+                held, self.any_jagged = jagged.held(tensor), True
+                self.sized_by_data([var])
+                rows = [part for _, part, _ in jagged.parts(tensor)[2:] if part is not None]
+                self.indices.update(map(self.memory_of, rows))
             with unheard():  # a subclass hears of what the program asks
-                record.elements[var] = tensor.numel()
+                record.elements[var] = held.numel()
                 if tensor.is_floating_point() or tensor.is_complex():
                     record.floating.add(var)
                 if tensor.is_complex():
@@ -176,7 +188,7 @@ class Identity:
 
         Several storages may show one memory (`torch.from_numpy` of one array, twice).
         """
-        place = memory.of_tensor(tensor)
+        place = memory.of_tensor(jagged.held(tensor))
         if place is None or place[0] >= place[1]:
             return
         start, end = place
@@ -230,23 +242,48 @@ class Identity:
         Raises:
             Refusal: no guard can compare it.
         """
+        meta = None if self._compiled else self._parts.get(id(tensor))
+        if meta is not None:
+            self.sized_by_data([var])
+            return meta
         dims = Dims()
-        if self._symbols is not None and not self._symbols.fixed:
+        ragged = jagged.is_jagged(tensor)
+        if self._symbols is not None and not self._symbols.fixed and not ragged:
             with unheard():
                 dims = self._symbols.tensor(var, tensor)
         meta = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
-        if meta.opaque in _UNLIKE_ANY:
+        if meta.opaque in _UNLIKE_ANY or (tensor.layout is torch.jagged and not ragged):
             raise refuse(
-                f"{meta.opaque} is used that was there before the call: no guard can compare it",
+                f"{meta.opaque or 'a subclass of a jagged tensor'} is used that was there before "
+                "the call: no guard can compare it",
                 "Give the compiled function its parts, as values() and offsets()",
             )
+        if ragged:
+            self._read_parts(var, tensor)
         return meta
+
+    def _read_parts(self, var: Var, tensor: Any) -> None:
+        """Has guards read what a jagged tensor consists of, and so compare which others have it."""
+        self._record.cached[var] = jagged.cached(tensor)
+        for name, part, of_data in jagged.parts(tensor):
+            if self._reads is not None:
+                self._reads(tensor, name, part)
+            if isinstance(part, torch.Tensor):
+                meta = _tensor.TensorMeta(part, dims=(of_data,))
+                meta = self.metas.setdefault(id(part), meta)
+                self._parts.setdefault(id(part), meta)
 
     def sized_by_data(self, found: Iterable[Var]) -> None:
         """The shapes of these variables follow from data."""
         found = list(found)
         self.unsized.update(found)
         self.ever_unsized.update(found)
+
+    def is_of_jagged(self, memories: set[int]) -> bool:
+        """Whether some memory is that of a jagged tensor from outside, or of the offsets of any."""
+        storages = self._record.storages
+        known = {self.merged(n) for n in self.indices} | {storages[v] for v in self._record.cached}
+        return not memories.isdisjoint(known - {UNKNOWN})
 
     def unguarded(self, args: tuple[Any, ...], name: str) -> bool:
         """Whether a read of metadata depends on what no guard on a tensor covers."""
@@ -287,13 +324,13 @@ class Identity:
         self._is_outside = bool
 
 
-# What `_tensor.TensorMeta.opaque` says of tensors that no guard compares.
+# What `_tensor.TensorMeta.opaque` says of nested tensors, of jagged layout and of strided layout.
 _UNLIKE_ANY = ("a tensor with symbolic sizes", "a nested tensor")
 
 
 def _storage(tensor: Any) -> int:
     try:
-        return int(_tensor.storage_id(tensor))
+        return int(_tensor.storage_id(jagged.held(tensor)))
     except (RuntimeError, NotImplementedError, TypeError):
         # Sparse and other tensors without one storage: as if all shared one.
         return 0

@@ -16,12 +16,14 @@ import contextlib
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, faults
+from magpy.capture.tensors.identity import JAGGED_CHANGED
 from magpy.capture.tensors.operation import Operation
 from magpy.capture.tensors.pass_hooks import cannot_wait
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
@@ -31,13 +33,17 @@ from magpy.frames.locations import refuse
 from magpy.frames.signals import raised_by_handler
 from magpy.ir import aliasing
 from magpy.ir.ops import (
+    CheckMetadata,
     HostStep,
     ModeStep,
     OpStep,
     Record,
+    Ref,
     Var,
     Wrapped,
+    identity,
 )
+from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.torch_modes import TorchModes, current_modes
 from magpy.ir.trees import collect, tensors
 from magpy.models.patched_names import is_hidden
@@ -50,8 +56,9 @@ from magpy.models.torch_ops import (
     operation_name,
     sized,
 )
+from magpy.objects.jagged import FORMING, is_jagged, is_ragged_size
 from magpy.objects.plain_values import is_plain
-from magpy.objects.quiet import unheard
+from magpy.objects.quiet import modes_of_the_program, unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import is_open
 from magpy.shapes.indexing import taken_apart
@@ -302,11 +309,30 @@ class Recorder(UnseenCalls, TorchFunctionMode):
             self.fail(e)
         return result
 
+    def own_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Performs a Python function of torch's as an operation of which a mode is told.
+
+        Returns:
+            Its result; ABSENT where what it does is recorded instead, or nothing is.
+        """
+        if self.depth or self.refusals.first is not None or modes_of_the_program(self):
+            return _interp.ABSENT
+        with self.aside():
+            if not self.settings.look():
+                self._set_while_transformed()
+            try:
+                return self._operation(func, args, kwargs)
+            finally:
+                self.operation.forget()
+
     def _done(self, op: Operation, result: Any, flags: int, start: int) -> Any:
         """Writes an operation down that was performed, when there were `start` steps."""
         end, passes = len(self.record.steps), op.reach is not None
         self._pin_if_given_back(op, result, flags)
         result = self._emit(op, result, self._classify(op, result, flags))
+        if is_jagged(result) and op.func in FORMING:
+            of = Ref(self.tensors.var_of(result))
+            self.note(identity, (of,), {}, CheckMetadata, tensor_meta(result))
         if passes:
             self._hooks_ran(start, end)
         return result
@@ -395,6 +421,9 @@ class Recorder(UnseenCalls, TorchFunctionMode):
             if self.tensors.unguarded(args, name):
                 with unheard():
                     return self._asked_again(func, args, name, result)
+            if name in SHAPE_READS and any(map(is_jagged, args)):
+                with unheard():
+                    return self._jagged_size(func, args, kwargs, name, result)
             if self._follower is not None and name in SHAPE_READS:
                 return self._follower.metadata(func, args, kwargs, name, result)
         except Exception as e:  # noqa: BLE001 - as above
@@ -419,19 +448,34 @@ class Recorder(UnseenCalls, TorchFunctionMode):
         args: tuple[Any, ...],
         name: str,
         result: Any,
+        kwargs: Any = MappingProxyType({}),
     ) -> Any:
         """What a tensor says that no guard on it covers: every call asks again, at this place.
 
         Raises:
             Refusal: it is no value that can be compared.
         """
-        if not is_plain(result):
+        if not (is_plain(result) or is_ragged_size(result)):
             raise refuse(f"{name} of a tensor that comes from outside is read")
         given = self.convert_all(args)
         accessor = accessor_of(func)
         if accessor is not None:
             func, given = accessor_call(accessor, given)
-        return self.track(func, given, {}, result)
+        return self.track(func, given, dict(kwargs), result)
+
+    def _jagged_size(self, func: Any, args: Any, kwargs: Any, name: str, result: Any) -> Any:
+        """What is read of a jagged tensor's sizes is asked again in every call.
+
+        Its ragged size is an object, equal to that of all tensors that share the offsets.
+        """
+        if not isinstance(result, tuple):
+            return self._asked_again(func, args, name, result, kwargs)
+        ask = torch.Tensor.stride if name == "stride" else torch.Tensor.size
+        given = self.convert_all(args[:1])
+        return type(result)(
+            self.track(ask, (*given, i), {}, n) if type(n) in (int, torch.SymInt) else n
+            for i, n in enumerate(result)
+        )
 
     def _iterate(self, tensor: Any) -> Any:
         # Tensor.__iter__ hides the unbind that it is.
@@ -465,6 +509,16 @@ class Recorder(UnseenCalls, TorchFunctionMode):
                 found |= possible.get(v, set())
         return found
 
+    def _first_write(self) -> str:
+        """The line that first writes to a memory of jagged tensors."""
+        possible = aliasing.possible(self.record.steps, self.record.storages)
+        for step in self.record.steps:
+            if not isinstance(step, (OpStep, HostStep)) or not step.mutates:
+                continue
+            if self.tensors.is_of_jagged(aliasing.changed(step, possible)):
+                return step.where
+        return ""
+
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
         record = self.record
@@ -474,6 +528,8 @@ class Recorder(UnseenCalls, TorchFunctionMode):
                 merged = map(self.tensors.merged, step.engine.gradients)
                 step.engine.gradients = frozenset(merged)
         written = self._written()
+        if self.tensors.is_of_jagged(written):
+            self.refusals.keep(Refusal(JAGGED_CHANGED, self._first_write(), "Change a copy"))
         through = {v for v in record.inputs if record.storages.get(v) in written}
         record.mutated = self.tensors.dirty() | through
         self.buffers = self._shared.among(written)

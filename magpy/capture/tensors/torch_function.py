@@ -13,14 +13,14 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch.nested._internal.nested_tensor import NestedTensor
 
 from magpy import _interp
+from magpy.objects.jagged import NestedTensor
 from magpy.objects.types import isinstance
 
 torch.overrides.get_default_nowrap_functions()  # Tensor.__torch_function__ fills a cache with it
 
-# Whose operations are torch's own: of a jagged tensor, which the recorder refuses, none is watched.
+# Whose operations are torch's own: one that a jagged tensor takes over is one operation.
 _QUIET: tuple[Any, ...] = (
     vars(NestedTensor)["__torch_function__"].__func__,
     vars(torch.Tensor)["__torch_function__"].__func__,

@@ -24,6 +24,7 @@ from magpy.capture.tensors.engine import EnginePasses
 from magpy.capture.tensors.escapes import Given
 from magpy.capture.tensors.functorch import Transforms, wrapped
 from magpy.capture.tensors.gradients import Gradients
+from magpy.capture.tensors.identity import JAGGED_CHANGED
 from magpy.capture.tensors.opaque_calls import Whole
 from magpy.capture.tensors.operation import Done, Operation
 from magpy.capture.tensors.performer import Performer
@@ -74,6 +75,7 @@ from magpy.models.torch_ops import (
 )
 from magpy.models.torch_state import Settings
 from magpy.objects import buffers as memory
+from magpy.objects import jagged
 from magpy.objects.buffers import Range
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
@@ -222,7 +224,8 @@ class Writer(DataForms):
         func, accessor = op.func, op.accessor
         of = autograd.gradients_of(func, accessor, *op.plan)
         made = op.on_host and not op.given_array
-        no_sizes = made or accessor == ("set", "requires_grad")
+        # What makes jagged tensors goes by sizes, and does so again in every call.
+        no_sizes = made or accessor == ("set", "requires_grad") or func in jagged.FUNCTIONS
         joins = joins_turns(self.record.loops, func, op.plan)
         what, plan = joins or (op.instead or func, op.plan)
         follower.before(what, plan, given, follow, no_sizes, of, whole=op.whole)
@@ -382,7 +385,9 @@ class Writer(DataForms):
             op.name.removeprefix("linalg_") not in STATIC_RESULT
         )
         by_data = by_data or op.resized
-        if op.name in SPARSE_PARTS:
+        if self._of_jagged(plan, outs):
+            by_data = by_data or not self._scalars  # what a compiler gets has sizes
+        elif op.name in SPARSE_PARTS:
             by_data = True
             self.tensors.may_share(outs, (args, kwargs))
         reshapes = self._form_follows(func, (args, kwargs), by_data)
@@ -419,6 +424,7 @@ class Writer(DataForms):
             return result
         if not outs and result is not None and not self._only_known(result):
             return self._value(done, result, name)
+        self._count_sequences(name, (args, kwargs), result)
         if outs and self._sized and not variables((args, kwargs)).isdisjoint(self._sized):
             on_host = loose = True
         elif not op.resized and ((self._loose and not loose) or (loose and self._scalars)):
@@ -454,6 +460,7 @@ class Writer(DataForms):
         if not has_ref(args) and not has_ref(kwargs):
             return result
         gives_number = name in NUMBER_METHODS or name == "tolist" or self.direct
+        gives_number = gives_number or func in jagged.FUNCTIONS
         if type(result) is str and name in _TEXT:
             if is_changed(self._session, vars(torch._tensor_str.PRINT_OPTS)):
                 raise refuse("a tensor becomes a text after the call has set print options")
@@ -719,6 +726,15 @@ class Writer(DataForms):
         more = {"outs": outs, "random": is_random, "mutates": mutates, "site": site}
         self.note(func, args, kwargs, kind, expected, **more)
 
+    def _of_jagged(self, plan: Any, outs: list[tuple[Any, Var]]) -> bool:
+        """Whether an operation makes plain tensors of jagged ones."""
+        if not self.tensors.any_jagged:
+            return False
+        types = self.record.types
+        return any(types.get(v) is not jagged.NestedTensor for _, v in outs) and any(
+            types.get(v) is jagged.NestedTensor for v in variables(plan)
+        )
+
     def _of_transform(self, args: Any) -> bool:
         """Whether a tensor among arguments is one of a transform."""
         types = self.record.types
@@ -727,9 +743,13 @@ class Writer(DataForms):
     def _not_a_part(self, targets: Iterable[Var]) -> None:
         """Refuses a write to a part of a sparse tensor from outside: nobody could take it back.
 
-        Which memory that has, and which other tensors have it, no guard tells.
+        Which memory that has, and which other tensors have it, no guard tells. Nor is a jagged
+        tensor restored.
         """
         record, storages = self.record, self.record.storages
+        targets = list(targets)
+        if self.tensors.is_of_jagged({storages.get(v, UNKNOWN) for v in targets}):
+            raise refuse(JAGGED_CHANGED, "Change a copy")
         found = [v for v in targets if v not in record.inputs and storages.get(v) == UNKNOWN]
         if found and any(storages.get(v) == UNKNOWN for v in record.inputs):
             possible = aliasing.possible(record.steps, storages)

@@ -36,6 +36,7 @@ from magpy.models import profiler_marks, torch_callables
 from magpy.models.backward import PASSES, differentiated, give_gradient
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_bound, scalar_tensor, scalar_within
+from magpy.objects.jagged import NestedTensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import IN_PLACE, safe
@@ -288,7 +289,8 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     """Whether only Python can do an operation: it takes or makes a tensor of a class of its own.
 
     A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
-    it would leave out what the class does, and take its results for plain tensors.
+    it would leave out what the class does, and take its results for plain tensors. Jagged tensors
+    it would compile for the offsets of one call.
     """
     if hasattr(step.func, "__magpy_form__"):  # its result is compared, and a compiler has none
         return True
@@ -304,7 +306,7 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     collect((step.args, step.kwargs), found)
     taken = {types[v] for v in found if v in types}.difference(_PLAIN)
     made = {types[v] for _, v in step.outs if v in types}
-    return any(not hasattr(t, "__tensor_flatten__") for t in taken | made)
+    return any(t is NestedTensor or not hasattr(t, "__tensor_flatten__") for t in taken | made)
 
 
 def _seen_leaves(

@@ -1,4 +1,4 @@
-"""Nested tensors of jagged layout: what is done with one is Python's, and as in eager."""
+"""Nested tensors of jagged layout: compared by what they consist of, done as eager does."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nested._internal.nested_tensor import NestedTensor
 
 import magpy
 from magpy import _tensor
+from magpy.objects import jagged
 from tests.comparison import assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 JAGGED = torch.jagged
 LENGTHS = [[3, 2], [2, 4, 1], [5, 1], [1, 1, 1, 7], [4, 4], [1, 3], [2, 2, 2]]
 from_jagged = torch.nested.nested_tensor_from_jagged
+BACKENDS = ["eager", "aot_eager"]
 
 
 def nested(i, *tail, grad=False):
@@ -29,32 +30,18 @@ def parts(i, *tail):
     return x.values().clone(), x.offsets().clone()
 
 
-def is_jagged(value):
-    return type(value) is NestedTensor
-
-
-@pytest.fixture(autouse=True)
-def _in_part(monkeypatch):
-    monkeypatch.setattr(magpy.config, "regions", True)
-
-
 def like(value):
     """A value with what is to be compared in place of each jagged tensor in it."""
     if isinstance(value, (tuple, list)):
         return [like(v) for v in value]
     if isinstance(value, dict):
         return {k: like(v) for k, v in value.items()}
-    if not is_jagged(value):
+    if not jagged.is_jagged(value):
         return value
     return [
         "jagged",
         *(value._values.detach(), value._offsets, value._lengths),
-        *(
-            value._ragged_idx,
-            value.requires_grad,
-            value.is_leaf,
-            sorted(k for k, v in value._metadata_cache.items() if v is not None),
-        ),
+        *(value._ragged_idx, value.requires_grad, value.is_leaf, sorted(jagged.cached(value))),
         *(value._maybe_min_seqlen, value._maybe_max_seqlen),
     ]
 
@@ -62,7 +49,7 @@ def like(value):
 def shares(value, given):
     """Which jagged tensors have the offsets, and the ragged size, of which others."""
     found = [v for v in [*given, *(value if isinstance(value, tuple) else [value])]]
-    found = [v for v in found if is_jagged(v)]
+    found = [v for v in found if jagged.is_jagged(v)]
     return [
         (a._offsets is b._offsets, a.size(a._ragged_idx) == b.size(b._ragged_idx))
         for a in found
@@ -70,35 +57,71 @@ def shares(value, given):
     ]
 
 
-def check(program, calls):
-    """Each call gives, and leaves behind, what eager does."""
-    compiled = magpy.compile(program, backend="eager")
+def check(program, calls, captures=3, backend="eager", hits=None):
+    """Each call gives, and leaves behind, what eager does; returns the statistics."""
+    compiled = magpy.compile(program, backend=backend)
     for make in calls:
         got, want = make(), make()
         result, expected = compiled(*got), program(*want)
         assert_same(like(result), like(expected), tol=1e-5)
         assert_same(like(got), like(want))
         assert shares(result, got) == shares(expected, want)
+    stats = magpy.stats(compiled)
+    assert stats.captures <= captures, stats.reasons
+    assert stats.hits >= (len(calls) - captures if hits is None else hits), stats.reasons
+    return stats
 
 
 def varied(make, n=30):
     return [lambda i=i: make(i) for i in range(n)]
 
 
-def test_no_guard_compares_one():
+# ---------------------------------------------------------------- what one consists of
+
+
+def test_parts_tell_which_dimension_is_data():
+    x = nested(1, 4, 5)
+    assert [(name, dim) for name, _, dim in jagged.parts(x)] == [
+        ("_ragged_idx", -1),
+        ("_values", 0),
+        ("_offsets", 0),
+        ("_lengths", 0),
+    ]
+    assert jagged.parts(x.transpose(1, 2))[1][2] == 1
+    assert jagged.parts(torch.ones(3)) == [] and jagged.held(x) is x._values
+    assert jagged.is_ragged_size(x.size(1)) and not jagged.is_ragged_size(x.size(0))
+
+
+def test_what_is_known_of_sequences_is_told():
+    v, o = parts(1, 4)
+    assert jagged.cached(from_jagged(v, o)) == frozenset()
+    assert jagged.cached(from_jagged(v, o, max_seqlen=4)) == {"max_seqlen"}
+    assert jagged.cached(nested(1, 4)) == {"min_seqlen", "max_seqlen"}
+
+
+def test_attributes_of_the_program_are_told_from_torchs():
+    x = nested(1, 4)
+    x.shape  # torch keeps it
+    assert jagged.attributes(x) == set()
+    x.mine = 1
+    assert jagged.attributes(x) == {"mine"}
+
+
+def test_a_meta_compares_all_but_sizes():
+    x = nested(1, 4)
+    meta = _tensor.TensorMeta(x)
+    assert meta.opaque is None
+    assert meta.matches(nested(2, 4)) and meta.matches(nested(1, 5))
+    others = [nested(1, 4).double(), nested(1, 4, grad=True), x.values(), torch.ones(2)]
+    for other in others:
+        assert not meta.matches(other) and meta.difference(other)
+        assert not _tensor.TensorMeta(other).matches(x)
+    assert meta.difference(nested(2, 4)) is None
+
+
+def test_a_nested_tensor_of_strided_layout_still_matches_none():
     x = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     assert _tensor.TensorMeta(x).opaque == "a nested tensor"
-    assert _tensor.TensorMeta(nested(1, 4)).opaque == "a tensor with symbolic sizes"
-
-
-@pytest.mark.parametrize("program", [lambda x: x * 2, lambda x: x.size(1), lambda x: len(x)])
-def test_a_use_of_one_is_refused(program, monkeypatch):
-    monkeypatch.setattr(magpy.config, "regions", False)
-    compiled = magpy.compile(program, backend="eager")
-    for _ in range(3):
-        x = nested(1, 4)
-        assert_same(like(compiled(x)), like(program(x)))
-    assert "a nested tensor of jagged layout is used" in magpy.stats(compiled).reasons[0]
 
 
 # ---------------------------------------------------------------- programs
@@ -193,12 +216,24 @@ PROGRAMS = {
     "changed when made": (lambda x: torch.relu_(x @ W), of(4)),
     "padded and changed": (lambda x: x.to_padded_tensor(0.0).mul_(2), of(4)),
 }
+# Where a Python loop goes over the sequences, a compiler's graph is one for each number of them.
+UNROLLED = ("unbound", "unbound by name", "counted")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_lengths_and_numbers_of_sequences_vary(name):
+def test_lengths_and_numbers_of_sequences_vary(name, backend):
     program, make = PROGRAMS[name]
-    check(program, varied(make, 10))
+    compiled = backend != "eager"
+    many = name in UNROLLED and compiled
+    most = 8 if many else 4 if compiled else 3
+    check(program, varied(make, 24), most, backend, hits=0 if many else 20)
+
+
+@pytest.mark.parametrize("name", ["argument", "made", "listed", "attention"])
+def test_calls_that_are_alike_have_one_entry(name):
+    program, make = PROGRAMS[name]
+    check(program, [lambda: make(1)] * 8, captures=1)
 
 
 def test_results_fit_the_arguments_that_they_were_made_of():
@@ -206,8 +241,9 @@ def test_results_fit_the_arguments_that_they_were_made_of():
     for i in range(4):
         x = nested(i, 4)
         y = compiled(x)
-        assert is_jagged(y) and y.offsets() is x.offsets()
+        assert type(y) is jagged.NestedTensor and y.offsets() is x.offsets()
         assert torch.equal((x + y).values(), x.values() * 3)
+    assert magpy.stats(compiled).hits == 3
 
 
 def test_a_view_of_values_stays_one():
@@ -222,6 +258,7 @@ def test_a_view_of_values_stays_one():
         assert offsets is o and x.offsets() is o
         values.add_(1)
         assert torch.equal(values, v) and torch.equal(x.values(), v)
+    assert magpy.stats(compiled).hits >= 3
 
 
 def test_sizes_that_are_returned_are_those_of_the_tensor():
@@ -233,16 +270,18 @@ def test_sizes_that_are_returned_are_those_of_the_tensor():
         x = nested(i, 4)
         assert compiled(x) == program(x)
         assert type(compiled(x)[0]) is torch.Size
+    assert magpy.stats(compiled).hits >= 6
 
 
 # ---------------------------------------------------------------- gradients
 
 
-def test_gradients_go_through_to_what_one_is_made_of():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_go_through_to_what_one_is_made_of(backend):
     def program(v, o, w):
         return (from_jagged(v, o) @ w).sin()
 
-    compiled = magpy.compile(program, backend="eager")
+    compiled = magpy.compile(program, backend=backend)
     for i in range(6):
         found = []
         for f in (compiled, program):
@@ -251,6 +290,7 @@ def test_gradients_go_through_to_what_one_is_made_of():
             f(v, o, w).values().sum().backward()
             found.append((v.grad, w.grad))
         assert_same(*found, tol=1e-5)
+    assert magpy.stats(compiled).hits >= 3
 
 
 def test_a_leaf_gets_a_gradient_with_its_offsets():
@@ -264,6 +304,7 @@ def test_a_leaf_gets_a_gradient_with_its_offsets():
         program(y).sum().backward()
         assert x.grad.offsets() is x.offsets()
         assert_same(like(x.grad), like(y.grad))
+    assert magpy.stats(compiled).hits == 4
 
 
 def test_a_backward_pass_within_the_call():
@@ -277,9 +318,11 @@ def test_a_backward_pass_within_the_call():
         x, y = nested(i, 4, grad=True), nested(i, 4, grad=True)
         assert_same(like(compiled(x)), like(program(y)))
         assert_same(like(x.grad), like(y.grad))
+    assert magpy.stats(compiled).hits >= 5
 
 
-def test_a_step_of_training():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_of_training(backend):
     models = [nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
 
@@ -290,13 +333,14 @@ def test_a_step_of_training():
         optimizer.step()
         return loss.detach()
 
-    compiled = magpy.compile(step, backend="eager")
+    compiled = magpy.compile(step, backend=backend)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in models]
     for i in range(12):
         got = compiled(models[0], optimizers[0], nested(i, 4))
         assert_same(got, step(models[1], optimizers[1], nested(i, 4)), tol=1e-5)
         for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
             assert_same(a.detach(), b.detach(), tol=1e-5)
+    assert magpy.stats(compiled).hits >= 6
 
 
 # ---------------------------------------------------------------- what tells entries apart
@@ -336,6 +380,7 @@ def test_an_entry_serves_only_what_is_like_its_own(name, first):
         for _ in range(3):
             got, want = make(), make()
             assert_same(like(compiled(*got)), like((lambda x: x * 2)(*want)))
+    assert magpy.stats(compiled).captures == 2
 
 
 def apart(i):
@@ -352,8 +397,8 @@ def test_which_tensors_share_offsets_is_compared(order):
         return a * 2 if a.offsets() is b.offsets() else b * 3
 
     calls = [lambda m=m: m(1) for m in order * 4]
-    check(program, calls)
-    check(by_identity, calls)
+    check(program, calls, captures=2)
+    check(by_identity, calls, captures=2)
 
 
 def test_tensors_that_do_not_fit_raise_as_ever():
@@ -365,6 +410,7 @@ def test_tensors_that_do_not_fit_raise_as_ever():
         compiled(*sharing(i))
         with pytest.raises(RuntimeError):
             compiled(*apart(i))
+    assert magpy.stats(compiled).hits >= 1
 
 
 def test_offsets_beside_a_tensor_that_has_them():
@@ -379,7 +425,7 @@ def test_offsets_beside_a_tensor_that_has_them():
         x = nested(i, 4)
         return x, x.offsets().clone()
 
-    check(program, [lambda m=m, i=i: m(i) for i in range(4) for m in (own, copy)])
+    check(program, [lambda m=m, i=i: m(i) for i in range(4) for m in (own, copy)], captures=3)
 
 
 # ---------------------------------------------------------------- changes
@@ -410,7 +456,8 @@ def test_a_change_of_memory_that_a_jagged_tensor_has(order):
         return (x * 2).values()
 
     calls = [lambda m=m: m(1) for m in order for _ in range(3)]
-    check(program, calls)
+    stats = check(program, calls, captures=6, hits=0)
+    assert any("a jagged tensor from outside is changed" in r for r in stats.reasons)
 
 
 @pytest.mark.parametrize("order", [(other_offsets, own_offsets), (own_offsets, other_offsets)])
@@ -420,7 +467,7 @@ def test_a_change_of_offsets(order):
         return [t * 2 for t in x.unbind()]
 
     calls = [lambda m=m: m(0) for m in order for _ in range(3)]
-    check(program, calls)
+    check(program, calls, captures=6, hits=0)
 
 
 def test_offsets_that_are_changed_when_a_tensor_was_made_of_them():
@@ -429,7 +476,7 @@ def test_offsets_that_are_changed_when_a_tensor_was_made_of_them():
         o[1] += 1
         return x.unbind()[0] * 2
 
-    check(program, varied(lambda i: parts(2 * (i % 2), 4), 6))
+    check(program, varied(lambda i: parts(2 * (i % 2), 4), 6), captures=6, hits=0)
 
 
 CHANGES = {
@@ -442,7 +489,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_jagged_argument_that_is_changed(name):
-    check(CHANGES[name], varied(of(4), 6))
+    check(CHANGES[name], varied(of(4), 6), captures=6, hits=0)
 
 
 def test_what_a_tensor_is_made_of_is_changed_through_it():
@@ -477,13 +524,14 @@ def test_one_that_a_module_holds_is_read_in_each_call():
             model.held = nested(3, 4)
         x = torch.tensor(i + 0.5)
         assert_same(compiled(x), model(x))
+    assert magpy.stats(compiled).hits >= 7
 
 
 def test_those_in_containers():
     def program(d):
         return [(t * 2).values().sum() + t.size(0) for t in d["a"]]
 
-    check(program, varied(lambda i: ({"a": [nested(i, 4), nested(i + 1, 4)]},), 10))
+    check(program, varied(lambda i: ({"a": [nested(i, 4), nested(i + 1, 4)]},), 10), captures=1)
 
 
 def test_an_attribute_of_the_program_is_refused_or_kept():
@@ -499,7 +547,7 @@ def test_an_attribute_of_the_program_is_refused_or_kept():
         assert compiled(x).made == 2 and x.seen == 1
 
 
-class Own(NestedTensor):
+class Own(jagged.NestedTensor):
     """A subclass: nobody knows what it is like."""
 
 
@@ -511,6 +559,7 @@ def test_one_of_another_class_runs_eagerly():
     for i in range(3):
         x = Own(*parts(i, 4))
         assert_same(compiled(x), program(x))
+    assert magpy.stats(compiled).hits == 0
 
 
 # ---------------------------------------------------------------- forms that follow from sizes
@@ -523,15 +572,17 @@ def of_form(i):
     return torch.arange(float(a[0] * a[1])).reshape(a), torch.ones(b)
 
 
-def test_which_dimension_is_ragged_follows_from_sizes():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_which_dimension_is_ragged_follows_from_sizes(backend):
     def program(a, b):
         x = torch.nested.nested_tensor([a, b], layout=JAGGED)
         return x.dim(), (x * 2).values() * (3 if type(x.size(1)) is int else 5), x
 
-    check(program, varied(of_form, 20))
+    check(program, varied(of_form, 20), captures=12, backend=backend, hits=0)
 
 
-def test_whether_there_are_lengths_follows_from_data():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_whether_there_are_lengths_follows_from_data(backend):
     def program(x, start, length):
         y = torch.nested.narrow(x, 1, start, length, layout=JAGGED)
         return y * 2 if y.lengths() is None else y.lengths() * 3
@@ -542,4 +593,4 @@ def test_whether_there_are_lengths_follows_from_data():
             return x, torch.tensor([0, 1, 2]), torch.tensor([2, 1, 1 + i % 3])
         return x, torch.tensor([0, 0, 0]), torch.tensor([5, 5, 5])
 
-    check(program, varied(make, 12))
+    check(program, varied(make, 12), captures=4, backend=backend, hits=6)
