@@ -389,7 +389,7 @@ class Session:
     def is_outside(self, object: object, /) -> bool:
         """Whether an object was there before the run, and the run has reached it."""
     def made(self, object: object, /) -> bool:
-        """Whether the run has made an instance, a class, or a dict as the namespace of a module."""
+        """Whether the run has made a function."""
     def asks_table(self, table: object, key: object, /) -> bool:
         """Whether what is done with a key of a dict or set is done again: it is an input."""
     def asks_length(self, table: object, /) -> bool:

@@ -58,9 +58,6 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
     for (const Ref* ref : {&c.pre, &c.order}) Py_VISIT(ref->get());
   for (PyObject* o : s->inputs) Py_VISIT(o);
   for (const auto& [o, _] : s->tracked) Py_VISIT(o);
-  for (PyObject* o : s->spaces) Py_VISIT(o);
-  if (s->classes)
-    for (const auto& [o, _] : *s->classes) Py_VISIT(o);
   for (const auto& [o, v] : s->cells) {
     Py_VISIT(o);
     Py_VISIT(v.get());
@@ -234,8 +231,6 @@ PyObject* session_asks_length(Session* s, PyObject* table) {
 }
 
 PyObject* session_made(Session* s, PyObject* o) {
-  if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
-  if (PyDict_Check(o)) return PyBool_FromLong(made_space(s, o));
   return PyBool_FromLong(s->made.count(o) != 0);
 }
 

@@ -43,17 +43,6 @@ static bool stored_in_class(Session* s, PyTypeObject* t, PyObject* name) {
 }
 
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
-  if (made_class(s, t)) {
-    // What it has itself is the run's own; what it does not have is looked for in those that it
-    // inherits from.
-    if (found_in_made_class(s, t, name)) return;
-    for (PyTypeObject* base : outside_bases(s, t)) {
-      PyObject* inherited = _PyType_Lookup(base, name);
-      read_type_attr(s, base, name, inherited);
-      if (inherited != nullptr) return;
-    }
-    return;
-  }
   if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
   emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
   slot_found(s, t, name, found);
@@ -61,10 +50,6 @@ void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found
 
 void read_bases(Session* s, PyObject* cls) {
   auto* t = reinterpret_cast<PyTypeObject*>(cls);
-  if (PyType_Check(cls) && made_class(s, t)) {
-    for (PyTypeObject* base : outside_bases(s, t)) read_bases(s, reinterpret_cast<PyObject*>(base));
-    return;
-  }
   // The guard on a class compares its MRO whichever attribute was looked up.
   if (PyType_Check(cls) && is_heap(t))
     read_type_attr(s, t, g_str_class, _PyType_Lookup(t, g_str_class));
@@ -121,7 +106,7 @@ void read_function_name(Session* s, PyObject* f) {
 void read_name(Session* s, PyTypeObject* t) {
   static PyObject* const qualname = PyUnicode_InternFromString("__qualname__");
   static PyObject* const module = PyUnicode_InternFromString("__module__");
-  if (!is_heap(t) || made_class(s, t) || qualname == nullptr || module == nullptr) return;
+  if (!is_heap(t) || qualname == nullptr || module == nullptr) return;
   read_type_attr(s, t, module, _PyType_Lookup(t, module));
   auto* cls = reinterpret_cast<PyObject*>(t);
   if (written(s, cls, qualname) || !first_time(s, kAttrC, cls, qualname)) return;
@@ -130,7 +115,7 @@ void read_name(Session* s, PyTypeObject* t) {
 
 void read_abstract(Session* s, PyTypeObject* t) {
   static PyObject* const name = PyUnicode_InternFromString("__abstractmethods__");
-  if (!is_heap(t) || name == nullptr || t->tp_dict == nullptr || made_class(s, t)) return;
+  if (!is_heap(t) || name == nullptr || t->tp_dict == nullptr) return;
   PyObject* methods = PyDict_GetItemWithError(t->tp_dict, name);
   auto* cls = reinterpret_cast<PyObject*>(t);
   if (methods == nullptr)
@@ -171,13 +156,6 @@ void read_protocols(Session* s, PyTypeObject* t) {
   PyObject* const names = protocol_names();
   auto* cls = reinterpret_cast<PyObject*>(t);
   if (!is_heap(t) || !first_time(s, kProtocols, cls, nullptr)) return;
-  if (made_class(s, t)) {
-    for (PyTypeObject* base : outside_bases(s, t)) {
-      read_bases(s, reinterpret_cast<PyObject*>(base));
-      read_protocols(s, base);
-    }
-    return;
-  }
   const Py_ssize_t n = names ? PyList_GET_SIZE(names) : 0;
   Ref list = Ref::steal(PyList_New(0));
   for (Py_ssize_t i = 0; list && i < n; ++i) {
@@ -208,7 +186,7 @@ void read_mapping_names(Session* s, PyObject* o) {
   const bool holds = t->tp_iter != nullptr ||
                      (t->tp_as_mapping != nullptr && t->tp_as_mapping->mp_subscript != nullptr) ||
                      (t->tp_as_sequence != nullptr && t->tp_as_sequence->sq_item != nullptr);
-  PyObject* d = is_heap(t) && holds && !made_class(s, t) ? instance_dict(s, o) : nullptr;
+  PyObject* d = is_heap(t) && holds ? instance_dict(s, o) : nullptr;
   if (d == nullptr || !known_outside(s, d)) return;
   for (PyObject* name : names) {
     PyObject* now = name ? PyDict_GetItemWithError(d, name) : nullptr;
@@ -234,10 +212,6 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
   const bool varies = may_vary(s, cls, name, value);
   if (!is_heap(t) || (!varies && !may_count(value))) return false;
   const bool input = s->tracked.has(value);
-  if (made_class(s, t)) {
-    if (input && !found_in_made_class(s, t, name)) rely_on(s, value);
-    return false;
-  }
   if (!input && !varies && !counts_here(name)) return false;
   auto seen = [&](PyTypeObject* o, Kind kind) {
     return s->seen.count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name),
@@ -355,10 +329,9 @@ bool outside_object(Session* s, PyObject* o) {
   return known_outside(s, o);
 }
 
-// Makes what was found in a class an object from outside, unless the class is the run's own or the
-// run has stored it there.
+// Makes what was found in a class an object from outside, unless the run has stored it there.
 static void reach_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* v) {
-  if (!found_in_made_class(s, t, name) && !stored_in_class(s, t, name)) reach(s, v);
+  if (!stored_in_class(s, t, name)) reach(s, v);
 }
 
 void reach_descriptor(Session* s, PyObject* obj, PyObject* name) {
@@ -379,8 +352,7 @@ static void reach_given(Session* s, PyTypeObject* t, PyObject* name, PyObject* f
   if (found == nullptr) return;
   if (found == value) return reach_found(s, t, name, value);
   const Ref inner = inner_function(found);
-  if (inner && !found_in_made_class(s, t, name) && !stored_in_class(s, t, name))
-    reach(s, inner.get());
+  if (inner && !stored_in_class(s, t, name)) reach(s, inner.get());
 }
 
 // The dict from outside that the run has given to an object of its own (`self.__dict__ = shared`),
@@ -414,8 +386,7 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
     PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class)->tp_mro;
     Ref holds_found;
     PyObject* found = nullptr;
-    const bool made = made_class(s, reinterpret_cast<PyTypeObject*>(self_class));
-    bool after = false, own = false;  // whether a class of the run has it
+    bool after = false;
     for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro) && found == nullptr; ++i) {
       PyObject* cls = PyTuple_GET_ITEM(mro, i);
       if (after && PyType_Check(cls)) {
@@ -424,14 +395,10 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
         holds_found = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
         found = holds_found.get();
         if (found == nullptr) not_there(s, "super");
-        auto* base = reinterpret_cast<PyTypeObject*>(cls);
-        own = made_class(s, base);
-        if (made && !own && is_heap(base))
-          read_type_attr(s, base, name, _PyType_Lookup(base, name));
       }
       if (cls == this_class) after = true;
     }
-    if (!made && first_time(s, kSuper, self_class, name)) {
+    if (first_time(s, kSuper, self_class, name)) {
       const Ref key = Ref::steal(PyTuple_Pack(2, this_class, name));
       if (!key) return fail(s, "super");
       emit(s, kSuper, self_class, key.get(), found);
@@ -439,8 +406,8 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
       s->seen.erase(Triple{reinterpret_cast<uintptr_t>(self_class),
                            reinterpret_cast<uintptr_t>(name), kSuper});
     }
-    if (found != nullptr && found == value && !own) reach(s, value);
-    if (found != nullptr && found != value && !own) reach(s, inner_function(found).get());
+    if (found != nullptr && found == value) reach(s, value);
+    if (found != nullptr && found != value) reach(s, inner_function(found).get());
     if (found != nullptr)
       property_used(s, reinterpret_cast<PyTypeObject*>(self_class), name, found, "fget");
   } else {
@@ -488,7 +455,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       if (value != found) reach_given(s, t, name, of_meta, value);
       property_used(s, t, name, of_meta, "fget");
     }
-    PyObject* meta = is_heap(as_type) && !made_class(s, as_type) && value != nullptr
+    PyObject* meta = is_heap(as_type) && value != nullptr
                          ? _PyType_Lookup(t, name)
                          : nullptr;
     if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) &&
@@ -632,7 +599,6 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value, bool
   if (PyType_Check(obj)) {
     if (PyType_HasFeature(reinterpret_cast<PyTypeObject*>(obj), Py_TPFLAGS_IMMUTABLETYPE))
       return;  // it raises
-    if (made_class(s, reinterpret_cast<PyTypeObject*>(obj))) return;
     PyObject* of_class = _PyType_Lookup(t, name);
     if (of_class != nullptr && is_heap(t) && Py_TYPE(of_class)->tp_descr_set != nullptr &&
         (is_heap(Py_TYPE(of_class)) || PyObject_TypeCheck(of_class, &PyProperty_Type))) {

@@ -453,6 +453,13 @@ std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py
   return all;
 }
 
+void refuse(Session* s, const char* reason, const char* remedy) {
+  const Ref said = Ref::steal(PyUnicode_FromString(reason));
+  const Ref help = Ref::steal(PyUnicode_FromString(remedy));
+  if (!said || !help) return fail(s, "refusal");
+  ask(s, "refuse", said.get(), help.get());
+}
+
 }  // namespace
 
 Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
@@ -469,10 +476,12 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
   {
     ErrorGuard error;
     if (makes_class(f, npos)) {
-      watch_classes(s);
-      read_parts_of_class(s, args, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+      // Each call would have a class of its own, whose attributes no guard reads.
+      refuse(s, "a class is made", "Define the class outside of the compiled function");
+    } else if (runs_in_made_dict(s, f, args, npos, kwnames)) {
+      refuse(s, "code runs in a dict that the call makes, or a function is made for one",
+             "Do this outside of the compiled function");
     }
-    note_space(s, f, args, npos, kwnames);
     descriptor_called(s, f, args, npos);
   }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
@@ -492,9 +501,6 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
     if (PyType_Check(f)) {  // it makes an object
       read_classes(s, f, true);
       read_abstract(s, reinterpret_cast<PyTypeObject*>(f));
-    } else if (is_builtin(f, "__build_class__")) {
-      static PyObject* const builder = PyUnicode_InternFromString("__build_class__");
-      read_builtin(s, builder);
     }
     for (Py_ssize_t i = 0; i < npos + nkw; ++i)
       if (is_tensor(args[i])) read_protocols(s, Py_TYPE(args[i]));
@@ -618,8 +624,6 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   AfterGuard after(s);
   uint8_t leaf = classify(s, f);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
-  if (result != nullptr && PyType_Check(result) && makes_class(f, npos))
-    read_held_by_class(s, reinterpret_cast<PyTypeObject*>(result));
   if (result != nullptr && dies_loudly(result) && !known_outside(s, result))
     ask(s, "finalizable", result);
   if (result != nullptr && PyModule_Check(result) && PyType_Check(f)) ask(s, "module_made", result);

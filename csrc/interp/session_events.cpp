@@ -88,15 +88,14 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
     method_origin(s, func, first_arg);
     // A descriptor stands in a class: its own state is read before the attribute that it makes is.
-    if (works_as_descriptor(func, first_arg) && !held_by_made_class(s, first_arg))
-      reach(s, first_arg);
+    if (works_as_descriptor(func, first_arg)) reach(s, first_arg);
   }
   read_function(s, func);
 }
 
 void read_function(Session* s, PyFunctionObject* func) {
   auto* f = reinterpret_cast<PyObject*>(func);
-  if (s->made.find(f) != s->made.end() || made_space(s, func->func_globals)) return;
+  if (s->made.find(f) != s->made.end()) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
   // What the run has put there is its own, and nothing that guards could look at.
   static PyObject* const str_code = PyUnicode_InternFromString("__code__");
@@ -246,14 +245,11 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   count_event(s);
   ErrorGuard error;
   shown(s, value);
-  const bool own = made_space(s, globals);
-  if (!own) s->outside.add(globals);
+  s->outside.add(globals);
   PyObject* in_globals = item_or_null(globals, name);
-  if (!own) {
-    if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value))
-      return take_replaced(s, value);
-    read_dict(s, globals, name, in_globals);
-  }
+  if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value))
+    return take_replaced(s, value);
+  read_dict(s, globals, name, in_globals);
   if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
     s->outside.add(builtins);
     read_dict(s, builtins, name, value);
@@ -268,7 +264,6 @@ void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
   if (item_or_null(globals, name) != nullptr || item_or_null(builtins, name) != nullptr) return;
   count_event(s);
   for (PyObject* d : {globals, builtins}) {
-    if (made_space(s, d)) continue;
     s->outside.add(d);
     read_dict(s, d, name, nullptr);
   }
@@ -287,7 +282,6 @@ void on_import_access(PyObject* module, PyObject* name) {
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   Session* s = tls_session;
   count_event(s);
-  if (made_space(s, globals)) return;
   ErrorGuard error;
   s->outside.add(globals);
   dict_store(s, globals, name, value);
@@ -347,7 +341,7 @@ void on_touch(PyObject* obj, Touch how) {
   count_event(s);
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
-  if (how == Touch::kMatch && is_heap(Py_TYPE(obj)) && !made_class(s, Py_TYPE(obj))) {
+  if (how == Touch::kMatch && is_heap(Py_TYPE(obj))) {
     // Whether it is a sequence or a mapping is said by flags of its class, which registering it
     // sets.
     auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(obj));
@@ -544,8 +538,7 @@ void on_make_function(PyObject* func) {
   // Its builtins are what its globals say now.
   static PyObject* const key = PyUnicode_InternFromString("__builtins__");
   PyObject* globals = reinterpret_cast<PyFunctionObject*>(func)->func_globals;
-  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals))
-    return;
+  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals)) return;
   ErrorGuard error;
   s->outside.add(globals);
   read_dict(s, globals, key, PyDict_GetItemWithError(globals, key));
@@ -553,8 +546,7 @@ void on_make_function(PyObject* func) {
 
 void read_builtin(Session* s, PyObject* name) {
   PyObject* builtins = PyEval_GetBuiltins();
-  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins))
-    return;
+  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins)) return;
   s->outside.add(builtins);
   read_dict(s, builtins, name, PyDict_GetItemWithError(builtins, name));
 }

@@ -204,10 +204,6 @@ struct Held {
   RefSet inputs;         // lists of numbers of which the handler may make tensors in every call
   RefMap<long> tracked;  // values that differ from call to call -> variable
   std::unordered_set<PyObject*> made;  // functions that the program made (addresses only)
-  // None until the program makes a class: those that there were by then (false), and its own
-  // (true).
-  std::optional<RefMap<bool>> classes;
-  RefSet spaces;  // dicts that the program made and runs code in
   std::vector<Store> stores;
   Ref replaced;   // what a read of a counter gives instead
   Ref failure;    // first internal failure
@@ -271,30 +267,12 @@ bool computes(PyObject* o);
 
 // Whether calling this makes a class.
 bool makes_class(PyObject* f, Py_ssize_t npos);
-// Notes a dict of the run in which code is about to run, or a function is to run.
-void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
-// Whether the globals of a frame are a dict that the run has made.
-inline bool made_space(Session* s, PyObject* globals) {
-  return !s->spaces.empty() && s->spaces.has(globals);
-}
-// From here on classes of the run are told from those that there were.
-void watch_classes(Session* s);
+// Whether calling this runs code, or makes a function, whose globals are a dict of the run's.
+bool runs_in_made_dict(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
+                       PyObject* kwnames);
 // A class, or each of a tuple of classes, is asked whether something is one of it, or is derived
 // from.
 void read_classes(Session* s, PyObject* classes, bool derived);
-// A class follows from what its bases, its metaclass and what it holds say (`__init_subclass__`,
-// `__mro_entries__`, `__set_name__`).
-void read_parts_of_class(Session* s, PyObject* const* args, Py_ssize_t n);
-void read_held_by_class(Session* s, PyTypeObject* cls);
-// Whether the run has made this class.
-bool made_class(Session* s, PyTypeObject* t);
-// Whether the name is found in a class that the run has made, when it is looked for in `t`.
-bool found_in_made_class(Session* s, PyTypeObject* t, PyObject* name);
-// Whether a class that the run has made has this among its attributes.
-bool held_by_made_class(Session* s, PyObject* o);
-// The classes from outside that a class of the run inherits from, in the order in which they are
-// looked through (borrowed).
-std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t);
 
 // ---------------------------------------------------------------- session_state.cpp
 

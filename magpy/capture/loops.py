@@ -38,7 +38,7 @@ _MOST = 2000
 #: The turns before all do the same: in the first one `h` may be None.
 _MOST_BEFORE = 1
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-_SHARED = types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType
+_SHARED = type, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType
 _WRITES = frozenset(["write_attr", "write_type", "dict_del"])
 
 
@@ -294,7 +294,6 @@ class _Walk:
 
     def __init__(self, run: Run, before: dict[Var, Any]) -> None:
         self._outside: Callable[[Any], bool] = run.session.is_outside
-        self._made: Callable[[Any], bool] = run.session.made
         self._recorder: Any = run.recorder
         self._before = before
         self._seen: dict[int, int] = {}
@@ -338,8 +337,6 @@ class _Walk:
 
     def _has_no_state(self, v: Any) -> bool:
         """Whether an object that is not from outside leads to nothing that can be changed."""
-        if isinstance(v, type):
-            return not self._made(v)
         if isinstance(v, (types.BuiltinFunctionType, types.MethodWrapperType)):
             return v.__self__ is None or isinstance(v.__self__, types.ModuleType)
         if type(v) is types.FunctionType:

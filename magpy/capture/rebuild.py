@@ -15,7 +15,6 @@ import collections
 import copyreg
 import enum
 import itertools
-import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -78,6 +77,8 @@ _NOT_MADE = (
 )
 
 
+# What numbers and texts of the program's own classes derive from.
+_VALUES = (int, float, complex, str, bytes)
 # Exceptions whose state is their arguments.
 _PLAIN_ERRORS = frozenset(
     {
@@ -105,21 +106,12 @@ _PLAIN_ERRORS = frozenset(
 )
 
 
-def _defined_at(cls: type) -> str:
-    """Where the first method of a class is: a class does not tell where its own statement is."""
-    for v in vars(cls).values():
-        code = getattr(getattr(v, "__func__", v), "__code__", None)
-        if isinstance(code, types.CodeType) and code.co_filename != "<string>":
-            return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})"
-    return ""
-
-
 class Builder:
     """Makes specs of values.
 
     Args:
         is_outside: whether an object existed before the call.
-        is_made: whether a function, a class or a namespace was made by the program.
+        is_made: whether a function was made by the program.
         var_of: the variable of a tensor or host value, or None.
         is_shared: whether an array has memory of one that existed before the call.
     """
@@ -160,7 +152,6 @@ class Builder:
         spec = self._memo.get(id(v))
         if spec is not None:
             return spec
-        self._check_class(v if isinstance(v, type) else t)
         if isinstance(v, BaseException) and not self._is_outside(v):
             if v.__traceback__ is not None or v.__context__ is not None or v.__cause__ is not None:
                 raise Refusal("an exception is kept that was raised")
@@ -192,14 +183,6 @@ class Builder:
         else:
             return self._make(v, t)
         return self._remember(v, spec)
-
-    def _check_class(self, cls: type) -> None:
-        if self._is_made(cls):
-            raise Refusal(
-                f"the class {cls.__name__}, which the call makes, is kept, or an object of it",
-                _defined_at(cls),
-                "Define the class outside of the compiled function",
-            )
 
     def varies(self, v: Any) -> bool:
         """Whether a number or text is a value of the run that differs from call to call."""
@@ -289,12 +272,6 @@ class Builder:
         return self._memo[id(v)]
 
     def _function(self, v: types.FunctionType) -> Spec:
-        if self._is_made(v.__globals__):
-            raise Refusal(
-                f"the function {v.__name__} is kept, whose globals the call has made",
-                f"{v.__code__.co_filename}:{v.__code__.co_firstlineno} ({v.__name__})",
-                "Make it outside of the compiled function",
-            )
         spec = New(
             "function",
             (v.__code__, v.__globals__, v.__name__, v.__qualname__, v.__doc__, v.__module__),
@@ -470,31 +447,23 @@ class Builder:
             "TypedStorage",
         ) or t.__name__.endswith(_NOT_MADE):
             raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
+        base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)
+        if base is frozenset or (own and base in _VALUES):
+            # To look into it, or to make another, code of the program's would run.
+            raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
         try:
-            cls: Any = t
-            if cls.__reduce__ is frozenset.__reduce__ and cls.__reduce_ex__ is object.__reduce_ex__:
-                # Its own way iterates as the program says.
-                reduced: Any = t, (_VALUES[frozenset](v),), object.__getstate__(v)
-            else:
-                reduced = v.__reduce_ex__(4)
+            reduced: Any = v.__reduce_ex__(4)
         except Exception as e:
             raise Refusal(
                 f"{an(t.__module__)}.{t.__name__} is kept, which magpy cannot make again"
             ) from e
         if isinstance(reduced, str):
-            if not _is_global(v, reduced):
-                kind = an(t.__name__)
-                raise Refusal(f"{kind} of the call is kept, which magpy cannot make again")
-            return Const(v)
+            raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if t is itertools.chain and state is None:
             raise Refusal("an itertools.chain is kept that is at its end")
         if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
             raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
-        base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)
-        if own and base in _VALUES and make in (copyreg.__newobj__, t):  # type: ignore[attr-defined]
-            # What the program does there is done already.
-            make, args = base.__new__, (t, _VALUES[base](v))
         spec = New("reduce", make)
         self._remember(v, spec)
         spec.parts = [self.build(a) for a in args]
@@ -504,17 +473,6 @@ class Builder:
             [(self.build(k), self.build(x)) for k, x in pairs] if pairs is not None else None,
         ]
         return spec
-
-
-# How an object of a class derived from one of these gives an object of that one.
-_VALUES: dict[type, Any] = {
-    int: int.__pos__,
-    float: float.__pos__,
-    complex: complex.__pos__,
-    str: str.__str__,
-    bytes: lambda v: bytes.__getitem__(v, slice(None)),
-    frozenset: lambda v: list(frozenset.__iter__(v)),
-}
 
 
 def _check_held(v: Any) -> None:
@@ -530,14 +488,6 @@ def _check_held(v: Any) -> None:
 def _default_generators() -> tuple[Any, ...]:
     """Torch's own generators, of all devices that have some."""
     return torch.default_generator, *torch.cuda.default_generators
-
-
-def _is_global(v: Any, name: str) -> bool:
-    """Whether an object is found by its name in its module, as pickling has it."""
-    found: Any = sys.modules.get(getattr(v, "__module__", None) or "")
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is v
 
 
 def _has_slot(v: Any, name: str) -> bool:

@@ -131,8 +131,9 @@ STATIC_RESULT = _names(
 )
 
 
-# Recurrent networks, which take packed sequences too: how many steps each has is data.
-_RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
+# Recurrent networks: how many steps a packed sequence has is data, and torch's fake kernels for
+# others go through them one by one, which fixes their number.
+_RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu", "_pad_packed_sequence"])
 
 # Operations whose result has the same metadata whatever the value of their Python numbers.
 ARITHMETIC = _names(
@@ -294,15 +295,12 @@ def resizable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return args[:1] if operation_name(func) in FORMS else (), kwargs.get("out")
 
 
-def goes_by_data(func: Any, args: tuple[Any, ...]) -> bool:
+def goes_by_data(func: Any) -> bool:
     """Whether torch's fake kernel for an operation asks for values of tensors.
 
     It puts conditions on sizes for the values that it takes there, before it finds that out.
     """
-    name = operation_name(func)
-    if name in _RECURRENT:  # the weights are the third where there are no `batch_sizes`
-        return len(args) > 3 and isinstance(args[3], (list, tuple))
-    return name == "_pad_packed_sequence"
+    return operation_name(func) in _RECURRENT
 
 
 def would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 import torch
 
-from magpy import _interp, _tensor
+from magpy import _interp
 from magpy.ir.ops import Ref, Var
 from magpy.ir.trees import has_function, leaves, variables
 from magpy.models.torch_ops import MOVES, operation_name, resizable
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import hint, is_open, plain, symbolic_form
-from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, hides_a_number, wrapped
+from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, wrapped
 from magpy.shapes.symbols import Symbols
 
 # What tells of one dimension what a read of metadata tells of all.
@@ -38,8 +38,6 @@ class Recording(Protocol):
 
     #: The variables of the tensors.
     tensors: Any
-    #: Whether operations are done by Python and by no compiler.
-    direct: bool
 
     @property
     def generators(self) -> dict[Var, torch.Generator]:
@@ -80,8 +78,6 @@ class Follower:
         self._found: set[Var] = set()
         # The tensors among that, with their forms.
         self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
-        # Those among them to which it may give other sizes, with what their sizes follow from.
-        self._sized: dict[Var, str] = {}
         # The variables whose gradients it gives.
         self._gradients_of: tuple[Var, ...] = ()
         # The operation at hand makes a tensor a view of what it was.
@@ -221,7 +217,7 @@ class Follower:
         """
         self._unseen = False
         self._fake, self._known = _interp.ABSENT, True
-        self._forms, self._sized = [], {}
+        self._forms = []
         self._gradients_of = ()
         self._moves = operation_name(func) in MOVES
         symbols = self._symbols
@@ -249,14 +245,10 @@ class Follower:
             else:
                 symbols.fix_all()
             return
+        if variables(resizable(func, *plan)) and not self._moves:
+            symbols.fix_all()  # it may give other sizes to what was there before
+            return
         self._fake = _interp.MISS
-        known = self._recorder.tensors.known
-        with unheard():
-            targets = variables(resizable(func, *plan))
-            for v in leaves(given) if targets else ():
-                var = known(v) if isinstance(v, torch.Tensor) else None
-                if var in targets:
-                    self._sized[var] = str(symbols.fakes.get(var, v).shape)
         try:
             with unheard():
                 fake = symbols.operation(func, *plan, self._given(given))
@@ -286,7 +278,7 @@ class Follower:
             outs: the new tensors among the results.
             mutates: the operation changes what it is given.
         """
-        lost = not self._known and bool(outs) and not (mutates or self._sized)
+        lost = not self._known and bool(outs) and not mutates
         lost = lost and not self._recorder.transformed  # no check is made in the middle of one
         if lost:
             self._symbols.follow_data()
@@ -305,17 +297,6 @@ class Follower:
         if unseen:
             self._symbols.follow_data()
         return unseen
-
-    def drew(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
-        """The operation has drawn within a transform, which may give as many as `vmap` says.
-
-        Args:
-            result: the results.
-            outs: as of `after`.
-        """
-        found = [_at(self._fake, path) for path, _ in outs] if self._fake_is_known() else []
-        if len(found) < len(outs) or any(map(hides_a_number, found)):
-            self._symbols.fix_all()
 
     def _fake_is_known(self) -> bool:
         return self._fake is not _interp.ABSENT and self._fake is not _interp.MISS
@@ -357,9 +338,6 @@ class Follower:
     def _fix(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
         """The operation cannot be followed: what it was given is what it is in this run."""
         symbols = self._symbols
-        if self._sized:  # how large the fake ones are by now is not known
-            symbols.fix_all()
-            return
         symbols.fix(self._found)
         self._fake = _interp.ABSENT
         self._gradients_of = ()
@@ -375,7 +353,7 @@ class Follower:
             raise CannotFollowError("the operation cannot be done with fake tensors")
         for var, ref, form in self._forms:
             tensor = ref()
-            if tensor is not None and (_form(tensor) != form or self._resizes(var)):
+            if tensor is not None and _form(tensor) != form:
                 self._formed(var, tensor, graph)
             if tensor is not None:
                 symbols.requires_grad(var, tensor.requires_grad)
@@ -392,38 +370,6 @@ class Follower:
                 raise CannotFollowError("a fake tensor is not like the tensor")
             symbols.note(var, _as_laid_out(symbols, self._found, fake, tensor))
 
-    def compared(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
-        """What is compared of gradients, and of tensors that an operation gives back.
-
-        That is not the sizes that are followed; None if none is.
-
-        Args:
-            result: a tensor, or several and None.
-            outs: as of `after`.
-        """
-        symbols = self._symbols
-        if symbols.fixed or (outs and not self._gradients_of):
-            return None
-        found = [result] if isinstance(result, torch.Tensor) else result
-        if any(t is not None and not isinstance(t, torch.Tensor) for t in found):
-            return None
-        with unheard():
-            known = [None if t is None else self._recorder.tensors.known(t) for t in found]
-            masks = [0 if v is None else symbols.open_dimensions(v) for v in known]
-            if not any(masks):
-                return None
-            return [
-                None if t is None else _tensor.TensorMeta(t, dims=mask)
-                for t, mask in zip(found, masks, strict=True)
-            ]
-
-    def _resizes(self, var: Var) -> bool:
-        """Whether an operation that left a tensor as large as it was may resize it another time."""
-        if var not in self._sized:
-            return False
-        fake = self._symbols.given.get(var)
-        return self._fake is _interp.MISS or fake is None or str(fake.shape) != self._sized[var]
-
     def _formed(self, var: Var, tensor: Any, graph: bool) -> None:
         """Notes the form that an operation has given to a tensor that was there before."""
         symbols = self._symbols
@@ -434,12 +380,7 @@ class Follower:
         # A compiler takes the tensor for one of its old size where it reads that afterwards, and
         # TorchInductor an input as well that becomes a view of itself.
         moves = self._moves and not symbols.is_outside(var)
-        if (
-            not (moves or self._recorder.direct)
-            or not graph
-            or fake is None
-            or not _like(fake, tensor)
-        ):
+        if not moves or not graph or fake is None or not _like(fake, tensor):
             raise CannotFollowError("an operation gives a tensor another form")
         symbols.note(var, fake)
 

@@ -56,7 +56,6 @@ from magpy.shapes.fake_ops import (
     wrapped,
 )
 from magpy.shapes.loop_indices import Indices
-from magpy.shapes.recurrent import is_recurrent, recurrent
 from magpy.shapes.repeated import Repeated, in_transform, requiring
 
 # Larger numbers could leave the 64 bits that compilers compute with.
@@ -401,37 +400,11 @@ class Symbols:
         """A tensor is the gradient of another one, and as large.
 
         Raises:
-            CannotFollowError: it lies in memory in a way that does not follow.
+            CannotFollowError: that one's sizes vary.
         """
-        like = self.fakes.get(of)
-        if of not in self.symbolic or like is None:
-            self.still(var, tensor)
-            return
-        if tensor.is_contiguous():
-            strides = None
-        elif tuple(map(hint, like.stride())) == tensor.stride():
-            strides = like.stride()
-        elif self._is_outermost(like.shape, tensor.stride()):
-            strides = tensor.stride()  # a part of another gradient
-        else:
-            raise CannotFollowError("a gradient lies neither in order nor as its tensor does")
-        self.note(var, self._made(like.shape, strides, tensor))
-
-    @staticmethod
-    def _is_outermost(sizes: Any, strides: tuple[int, ...]) -> bool:
-        """Whether one size is a symbol, and no stride can follow from it."""
-        found = [i for i, n in enumerate(sizes) if isinstance(n, torch.SymInt)]
-        return (
-            len(found) == 1
-            and strides[found[0]] == max(strides)
-            and strides.count(max(strides)) == 1
-        )
-
-    def open_dimensions(self, var: Var) -> int:
-        """The dimensions of a variable whose sizes are symbols, as a bit mask."""
-        fake = self.fakes.get(var)
-        sizes = () if self.fixed or fake is None else fake.shape
-        return sum(1 << i for i, n in enumerate(sizes) if isinstance(n, torch.SymInt))
+        if of in self.symbolic:
+            raise CannotFollowError("the sizes of a gradient vary")
+        self.still(var, tensor)
 
     def note(self, var: Var, fake: Any) -> None:
         """`fake` stands for a variable."""
@@ -477,7 +450,7 @@ class Symbols:
 
         if getattr(func, "__name__", "") in _ADDRESSES:
             raise CannotFollowError("an address is asked for")
-        if goes_by_data(func, args):
+        if goes_by_data(func):
             raise CannotFollowError("its fake kernel asks for data")
         try:
             return self._operated(func, args, kwargs, static, reads)
@@ -522,8 +495,6 @@ class Symbols:
                 masks_fit(*given[0][:2])
             if reads:
                 result = func(*given[0], **given[1])
-            elif not transformed and is_recurrent(func, given[0]):
-                result = recurrent(func, given[0])
             else:
                 none = functools.partial(self.none_is_one, self.given)
                 result = operated(self.env, func, given[0], given[1], none)

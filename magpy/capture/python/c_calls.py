@@ -56,8 +56,7 @@ def read_vars(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         d = getattr(args[0], "__dict__", None)  # `vars` gives one to what has none so far
         run.session.attr_read(args[0], "__dict__", None)
         if isinstance(d, types.MappingProxyType):
-            if not (isinstance(args[0], type) and run.session.made(args[0])):
-                run.proxied(d)
+            run.proxied(d)
         elif isinstance(d, dict) and run.session.is_outside(d):
             run.session.compare(d)
     return ABSENT

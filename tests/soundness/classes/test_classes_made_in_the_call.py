@@ -1,4 +1,4 @@
-"""Classes and namespaces that the call makes: it makes its own, and what they hold is its own."""
+"""Classes that the call makes, which is refused, and namespaces: what they hold is its own."""
 
 from __future__ import annotations
 
@@ -275,11 +275,21 @@ def _run(body):
     return worlds.run(source)
 
 
+# Programs that make neither a class nor a dict for code.
+TAKEN = "a function with cells", "a function of a function"
+# What a call is refused for.
+MADE = "a class is made", "code runs in a dict that the call makes"
+
+
 @pytest.mark.parametrize("name", USED)
 def test_a_class_is_made_and_used(name):
     report = _run(USED[name])
     assert report.finding is None
-    assert report.hits >= 3, report.reasons
+    if name in TAKEN:
+        assert report.hits >= 3, report.reasons
+    else:
+        assert not report.hits
+        assert any(why in r for r in report.reasons for why in MADE), report.reasons
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -288,8 +298,7 @@ def test_a_class_is_made_and_kept(name):
     report = _run(f"\n        {KEPT[name]}\n")
     assert report.finding is None
     assert not report.hits
-    kept = "which the call makes, is kept", "the call raised"
-    assert any(said in r for r in report.reasons for said in kept), report.reasons
+    assert any(why in r for r in report.reasons for why in MADE), report.reasons
 
 
 @pytest.mark.parametrize(
@@ -306,7 +315,7 @@ def test_a_function_is_kept_that_runs_in_a_dict_that_the_call_makes(text):
     """)
     assert report.finding is None
     assert not report.hits
-    assert any("whose globals the call has made" in r for r in report.reasons), report.reasons
+    assert any(MADE[1] in r for r in report.reasons), report.reasons
 
 
 def test_code_runs_in_a_dict_from_outside():
@@ -320,11 +329,9 @@ def test_code_runs_in_a_dict_from_outside():
 
 
 def test_a_class_that_was_there_is_kept():
-    """Though nothing was read of it, and the call makes others."""
+    """Though nothing was read of it."""
     report = _run("""
-        class A:
-            pass
-        return x * k, Base, Named, A.__name__, collections.OrderedDict(a=k)
+        return x * k, Base, Named, collections.OrderedDict(a=k)
     """)
     assert report.finding is None
     assert report.hits >= 3, report.reasons
@@ -351,9 +358,7 @@ def function(): pass
 partial = functools.partial(print, n=1)
 spaces = [{{"n": 1}}]
 def f(x):
-    class Local:
-        k = 2
-    return x * eval("(lambda: n)()", {REACHED[way]}) * Local.k
+    return x * eval("(lambda: n)()", {REACHED[way]}) * 2
 target = f
 def steps(f):
     global n
@@ -403,10 +408,6 @@ SAID_LATER = {
 }
 MAKE = {
     "statement": "class S(Base): x = held",
-    "statement with a metaclass": "class S(metaclass=Meta): x, m = held, lambda self: 0",
-    "statement of what stands for a base": "class S(stands): m = lambda self: 0",
-    "type": "S = type('S', (Base,), {'x': held})",
-    "metaclass": "S = Meta('S', (Base,), {'x': held})",
     "type.__new__": "S = type.__new__(Meta, 'S', (Base,), {'x': held})",
     "new_class": "S = types.new_class('S', (Base,))",
     "nothing": "S = Base",
@@ -428,7 +429,8 @@ def steps(f):
         yield attempt(f, torch.ones(2)), list(heard)
 """)
     assert report.finding is None
-    assert report.captures or "the call raised" in str(report.reasons), report.reasons
+    refused = "a class is made" in str(report.reasons)
+    assert refused or report.captures or "the call raised" in str(report.reasons), report.reasons
 
 
 def test_text_of_a_function_has_its_name():

@@ -465,19 +465,6 @@ def steps(f):
     M.__call__ = lambda c: 5
     yield attempt(f, torch.ones(2))
 """,
-    "init_subclass_added": """
-import torch
-class P: pass
-def f(x):
-    class Q(P): pass
-    return hasattr(Q, "mark"), x
-target = f
-def steps(f):
-    for i in range(2):
-        yield attempt(f, torch.ones(2))
-    P.__init_subclass__ = classmethod(lambda c: setattr(c, "mark", 1))
-    yield attempt(f, torch.ones(2))
-""",
     "del_added": """
 import torch
 log = []

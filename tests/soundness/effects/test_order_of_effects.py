@@ -611,22 +611,6 @@ def frames_locals_and_names(compile):
 
 
 @case(CASES)
-def classes_made_inside(compile):
-    def f(t, k):
-        class Local:
-            gain = k
-
-            def apply(self, t):
-                return t * self.gain
-
-        return Local().apply(t), Local.__name__
-
-    f = compile(f)
-    for k in (1, 1, 2.5):
-        yield f(x, k)
-
-
-@case(CASES)
 def weak_references_and_finalizers(compile):
     log = []
 
