@@ -544,7 +544,8 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "Future": {Does.REFUSED: _row("*")},
     "torch._C._monitor": {Does.ACTS: _row("log_event"), Does.REFUSED: _row("*")},
     "torch._C._monitor.Stat": {Does.REFUSED: _row("*")},
-    # TorchScript: what its objects hold is in C++, where nobody sees what becomes of it.
+    # TorchScript: what its functions do their graphs tell (magpy/models/torchscript.py); what its
+    # objects hold is in C++, where nobody sees what becomes of it.
     "ScriptList": {
         Does.OPERATES: _row(
             """

@@ -1,10 +1,12 @@
-"""What of TorchScript is left to Python."""
+"""What is told of TorchScript's functions, and what of its objects is refused."""
+
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 import magpy
-from magpy.models import callables
+from magpy.models import callables, torchscript
 from magpy.models.c_function_tables import Effect
 
 
@@ -18,6 +20,23 @@ def _appends(t, held: list[int]):
 def _sets(t, held: dict[str, int]):
     held["a"] = 2
     return t * held["a"]
+
+
+class _Held(NamedTuple):
+    k: int
+    held: list[int]
+
+
+@torch.jit.script
+def _appends_within(t, given: _Held):
+    given.held.append(given.k)
+    return t * len(given.held)
+
+
+def test_a_change_of_a_container_is_an_effect():
+    assert torchscript.look(_appends).affects
+    assert torchscript.look(_sets).affects
+    assert torchscript.look(_appends_within).affects
 
 
 def test_containers_that_scripts_change_are_changed_in_each_call():

@@ -24,7 +24,7 @@ from magpy.errors import FILLED
 from magpy.frames import call_sites
 from magpy.frames.locations import refuse
 from magpy.ir.ops import Call, EffectStep, OutsideRef, Ref, Var
-from magpy.models import callables, torch_callables
+from magpy.models import callables, torch_callables, torchscript
 from magpy.models.torch_callables import Does
 from magpy.objects import c_state
 from magpy.objects.plain_values import is_plain
@@ -251,13 +251,22 @@ def _in_order_given(run: Run, v: Any) -> Any:
 
 
 def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What TorchScript compiled: nobody sees what it does, nor what it holds in C++."""
-    if not run.recorder.depth:
-        run.refuse(
-            "a function or module of TorchScript is called",
-            "Call the Python function or module that it was made of",
-        )
-    return ABSENT
+    """A function that TorchScript compiled, in which nobody sees what it does."""
+    recorder = run.recorder
+    if recorder.depth or run.refusals.first is not None:
+        return ABSENT
+    if not isinstance(f, torch.jit.ScriptFunction):
+        # What it holds in C++ may change, and its result with that.
+        run.refuse("a module of TorchScript is called")
+        return ABSENT
+    done = torchscript.look(f)
+    if done.decides or done.affects:
+        what = "decides by data" if done.decides else "changes a container, or prints"
+        run.refuse(f"a TorchScript function is called that {what}")
+        return ABSENT
+    result = f(*args, **kwargs)
+    recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
+    return result
 
 
 def overrides(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -199,6 +199,7 @@ class UnseenCalls(Writer):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         result: Any,
+        writes: bool = False,
     ) -> None:
         """A C function returned tensors and no mode saw it: record the call, after the fact.
 
@@ -207,10 +208,11 @@ class UnseenCalls(Writer):
             args: the positional arguments.
             kwargs: the keyword arguments.
             result: what it gave.
+            writes: it may write to the tensors among its arguments.
         """
         if self.depth or self.refusals.first is not None:
             return
-        if not self.tensors.fresh(result):
+        if not writes and not self.tensors.fresh(result):
             return
         func, args, kwargs = sized(func, args, kwargs)
         own = getattr(func, "__self__", None)
@@ -218,7 +220,7 @@ class UnseenCalls(Writer):
             func, args = callables.unbound(func), (own, *args)
         op = self.operation = Operation(func)
         with unheard():
-            self._unseen(op, args, kwargs, result)
+            self._unseen(op, args, kwargs, result, writes)
         op.forget()
 
     def _unseen(
@@ -227,6 +229,7 @@ class UnseenCalls(Writer):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         result: Any,
+        writes: bool,
     ) -> None:
         func = op.func
         self._prepare(op, args, kwargs, follow=False)
@@ -237,9 +240,12 @@ class UnseenCalls(Writer):
         flags = self.observer.take()  # those since the last operation
         # What a generator says of its state is another thing after each draw.
         asks = isinstance(args[0] if args else None, torch.Generator)
-        is_random, mutates = asks or bool(flags & _RANDOM), bool(flags & _MUTATES)
+        is_random, mutates = asks or bool(flags & _RANDOM), bool(flags & _MUTATES) or writes
         self.record.random = self.record.random or is_random
         self._writes = self._written_unseen(func, *plan, flags)
+        if writes:
+            self._writes |= variables(plan)
+            self._shared.written(plan)
         by_data = bool(flags & (_DATA | _DYNAMIC)) or op.resized
         loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
         if outs and self._sized and not variables(plan).isdisjoint(self._sized):

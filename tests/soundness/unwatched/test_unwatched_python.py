@@ -108,7 +108,7 @@ def scripted_swish(t):
 traced_relu = torch.jit.trace(lambda t: t.relu_(), torch.ones(2))
 
 
-@case(CASES, refused="a function of TorchScript is called")
+@case(CASES, refused="a TorchScript function is called that decides by data")
 def scripted_functions_that_decide_by_data(compile):
     def unused(t):
         scripted_check(t)
@@ -123,7 +123,7 @@ def scripted_functions_that_decide_by_data(compile):
         yield f(s, torch.full((2,), 7.0)), s
 
 
-@case(CASES, refused="a function of TorchScript is called")
+@case(CASES, compilers="AOTAutograd does not see what TorchScript writes to")
 def scripted_functions_that_write(compile):
     def unused(t):
         scripted_add(t)
@@ -144,7 +144,7 @@ def scripted_functions_that_write(compile):
             yield f(t), t
 
 
-@case(CASES, refused="a function of TorchScript is called")
+@case(CASES, captures=1)
 def scripted_functions_that_only_compute(compile):
     f = compile(lambda t: scripted_swish(t))
     for i in range(3):
