@@ -2,9 +2,9 @@
 
 Owns which types have such state (`stateful`: what has it is refused where C code looks into it) or
 a value that never changes (`settled`), and how that is put into a form that can be compared
-(`picture`: what the C type's `__reduce_ex__` gives, PEP 307).  Does not own containers, tensors, arrays and iterators, which have guards of their own.
-Called by the session when C code looks into an outside object, and by the guards
-(magpy/guards/analysis.py).
+(`picture`: what the C type's `__reduce_ex__` gives, PEP 307). Does not own containers, tensors,
+arrays and iterators, which have guards of their own. Called by the session when C code looks into
+an outside object, and by the guards (magpy/guards/analysis.py).
 """
 
 from __future__ import annotations
