@@ -39,7 +39,7 @@ class Explanation:
         guard_summary: the same, grouped: what is asked of the arguments, of `self`, of globals.
         mock: the generated function that redoes the call.
         graphs: the code of each segment.
-        events: what the program was seen to do.
+        events: how many reads and writes of outside objects were seen.
         reference_graph: networkx graph of the outside objects that were read.
         report: what `save` writes.
         regions: of a compiled callable that runs in part, how many stretches are compiled; else 0.

@@ -1,9 +1,9 @@
 // What the probes report: each operation of the program, before or after it, in terms of outside
 // objects.
 //
-// Owns: the on_* functions of session.h but those for items (session_items.cpp), attributes
-// (session_attributes.cpp) and calls (session_calls.cpp).  Does not own: the operations on outside
-// objects (session_state.cpp).  Called by the probes and the frame-evaluation
+// Owns: the on_* functions of session.h but those for items (session_items.cpp) and calls
+// (session_calls.cpp).  Does not own: what an attribute is found in (session_attributes.cpp), the
+// operations on outside objects (session_state.cpp).  Called by the probes and the frame-evaluation
 // hook with the GIL held.
 
 #include <cstring>
