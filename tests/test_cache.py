@@ -46,7 +46,7 @@ def run(text, **environment):
     return done.stdout.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_process_starts_warm(fresh):
     assert run(PROGRAM) == "0 0"
     found = magpy.cache.info()

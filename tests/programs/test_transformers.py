@@ -9,10 +9,11 @@ import magpy
 from benchmarks.zoo import ZOO
 from tests.comparison import assert_same, difference
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.parametrize("entry", ZOO, ids=lambda m: m.name),
-]
+#: Its windows are sizes within sizes: a number of its configuration that changes takes minutes.
+LONG = ("swin",)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+each = pytest.mark.parametrize("entry", ZOO, ids=lambda m: m.name)
 
 
 def worlds(entry, train=False):
@@ -47,6 +48,7 @@ def gradients(model):
     return {name: p.grad for name, p in model.named_parameters()}
 
 
+@each
 @torch.no_grad()
 def test_forward_is_one_graph_and_is_served_by_its_entry(entry):
     eager, _, compiled = worlds(entry)
@@ -61,6 +63,7 @@ def test_forward_is_one_graph_and_is_served_by_its_entry(entry):
     assert stats.hits == 3
 
 
+@each
 def test_training_step_has_eager_gradients(entry):
     eager, model, compiled = worlds(entry, train=True)
     for step in range(3):
@@ -76,6 +79,11 @@ def test_training_step_has_eager_gradients(entry):
     assert (stats.captures, stats.eager_calls) == (1, 0), stats.reasons
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(m, marks=pytest.mark.long) if m.name in LONG else m for m in ZOO],
+    ids=lambda m: m.name,
+)
 @torch.no_grad()
 def test_after_each_change_the_result_is_eager(entry):
     eager, model, compiled = worlds(entry)

@@ -92,14 +92,6 @@ def test_sets_of_classes_travel(tmp_path):
     assert run(asks + LOAD, path) == ["0", "2", "True", "True"]
 
 
-def test_compiled_graphs_travel(tmp_path):
-    path = tmp_path / "entries"
-    assert run(PROGRAM + SAVE.format(backend="inductor"), path) == ["1", "1"]
-    compiles = "from torch._inductor import compile_fx\ncompile_fx.compile_fx = None\n"
-    found = run(PROGRAM + compiles + LOAD, path)
-    assert found[:2] + found[3:] == ["0", "2", "True"]
-
-
 #: Without the file of entries: TorchInductor's settings that are others there.
 SETTINGS = {
     "by the environment": ("", {"TORCHINDUCTOR_EMULATE_PRECISION_CASTS": "1"}),
@@ -130,6 +122,7 @@ def test_what_is_served_by_a_compiled_graph_needs_no_compiler(tmp_path):
         assert found[:2] + found[3:] == ["0", "2", "True", "1", "True"]
 
 
+@pytest.mark.long
 def test_settings_at_saving_need_the_same_at_loading(tmp_path):
     path = tmp_path / "entries"
     change, _ = SETTINGS["by the program"]
