@@ -46,10 +46,14 @@ _STREAMS: tuple[Any, ...] = (io.StringIO.__base__, io.BytesIO.__base__)
 def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Notes how to make the call again, and leaves it to the probe; `effect_done` follows."""
     step: EffectStep | None = None
+    if f is print and any(map(_speaks, args)) and _texts_will_do(args, kwargs):
+        return _print_texts(args, kwargs)  # what they say now: the call may change them afterwards
     if run.refusals.first is None:
         try:
             step = _effect_step(run, f, args, kwargs)
         except Refusal as r:
+            if f is print and _texts_will_do(args, kwargs):
+                return _print_texts(args, kwargs)
             run.refusals.refuse(f"{callables.name_of(f)} is called: {r.reason}", r.remedy)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             run.recorder.fail(e)
@@ -84,6 +88,49 @@ def result_of(run: Run, f: Any, text: str | bytes | None, result: Any) -> Any:
             "Let it return None",
         )
     return ABSENT
+
+
+def _print_texts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Prints objects that cannot be printed again later as what they say now, one by one."""
+    separator, end = kwargs.get("sep"), kwargs.get("end")
+    separator = " " if separator is None else separator
+    for i, a in enumerate(args):
+        last = i == len(args) - 1
+        how = {"file": kwargs.get("file"), "end": end if last else separator}
+        _interp.call(
+            print, (_text(a),), {**how, "flush": kwargs.get("flush", False)} if last else how
+        )
+
+
+def _texts_will_do(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of print is right, and has something else than texts to print."""
+    words = all(isinstance(kwargs.get(n), (str, type(None))) for n in ("sep", "end"))
+    known = kwargs.keys() <= {"sep", "end", "file", "flush"}
+    return words and known and not all(type(a) is str for a in args)
+
+
+def _speaks(a: Any) -> str:
+    """The method in Python that says what an object is as a text; "" if C does."""
+    for name in ("__str__", "__repr__"):
+        owner = next(c for c in type(a).__mro__ if name in vars(c))
+        if isinstance(vars(owner)[name], types.FunctionType):
+            return name
+        if owner is not object:
+            break
+    return ""
+
+
+def _text(a: Any) -> Any:
+    """What an object says, by its own method where that is Python, whose numbers are followed."""
+    name = _speaks(a)
+    if not name:
+        return _interp.call(str, (a,), {})
+    method = _interp.call(getattr, (type(a), name), {})
+    text = _interp.call(method, (a,), {})
+    if isinstance(text, str):
+        return text if type(text) is str else str.__str__(text)
+    says = "__str__"  # so CPython names either
+    raise TypeError(f"{says} returned non-string (type {type(text).__name__})")
 
 
 def _effect_step(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectStep:

@@ -180,7 +180,7 @@ USED = {
         class A:
             def __repr__(self):
                 return f"A{k}"
-        print(str(A()), A.__name__)
+        print(A(), A.__name__)
         return f"{A()}", x * k
     """,
     "single dispatch": """
