@@ -124,6 +124,19 @@ def sizes_of(fake: Any) -> list[Any]:
     return [n for n in (*fake.shape, *strides_of(fake)) if isinstance(n, torch.SymInt)]
 
 
+def hides_a_number(fake: Any) -> bool:
+    """Whether `vmap` hides a size of a fake tensor's that is no symbol."""
+    while wrapped(fake):
+        inner = _functorch.get_unwrapped(fake)
+        if (
+            _functorch.is_batchedtensor(fake)
+            and type(inner.shape[_functorch.maybe_get_bdim(fake)]) is int
+        ):
+            return True
+        fake = inner
+    return False
+
+
 def inference_of(tensor: Any) -> Any:
     """Inference mode, on for a tensor that was made in it."""
     return torch.inference_mode(tensor.is_inference())
@@ -138,6 +151,7 @@ def is_generator(v: Any, static: Callable[[Var], Any]) -> bool:
 __all__ = [
     "CannotFollowError",
     "SizedByDataError",
+    "hides_a_number",
     "inference_of",
     "is_generator",
     "keys_kept",

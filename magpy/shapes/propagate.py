@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 import torch
 
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.ir.ops import Ref, Var
 from magpy.ir.trees import has_function, leaves, variables
 from magpy.models.torch_ops import MOVES, operation_name, resizable
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import hint, is_open, plain, symbolic_form
-from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, wrapped
+from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, hides_a_number, wrapped
 from magpy.shapes.symbols import Symbols
 
 # What tells of one dimension what a read of metadata tells of all.
@@ -298,6 +298,17 @@ class Follower:
             self._symbols.follow_data()
         return unseen
 
+    def drew(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
+        """The operation has drawn within a transform, which may give as many as `vmap` says.
+
+        Args:
+            result: the results.
+            outs: as of `after`.
+        """
+        found = [_at(self._fake, path) for path, _ in outs] if self._fake_is_known() else []
+        if len(found) < len(outs) or any(map(hides_a_number, found)):
+            self._symbols.fix_all()
+
     def _fake_is_known(self) -> bool:
         return self._fake is not _interp.ABSENT and self._fake is not _interp.MISS
 
@@ -369,6 +380,31 @@ class Follower:
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
             symbols.note(var, _as_laid_out(symbols, self._found, fake, tensor))
+
+    def compared(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
+        """What is compared of gradients, and of tensors that an operation gives back.
+
+        That is not the sizes that are followed; None if none is.
+
+        Args:
+            result: a tensor, or several and None.
+            outs: as of `after`.
+        """
+        symbols = self._symbols
+        if symbols.fixed or (outs and not self._gradients_of):
+            return None
+        found = [result] if isinstance(result, torch.Tensor) else result
+        if any(t is not None and not isinstance(t, torch.Tensor) for t in found):
+            return None
+        with unheard():
+            known = [None if t is None else self._recorder.tensors.known(t) for t in found]
+            masks = [0 if v is None else symbols.open_dimensions(v) for v in known]
+            if not any(masks):
+                return None
+            return [
+                None if t is None else _tensor.TensorMeta(t, dims=mask)
+                for t, mask in zip(found, masks, strict=True)
+            ]
 
     def _formed(self, var: Var, tensor: Any, graph: bool) -> None:
         """Notes the form that an operation has given to a tensor that was there before."""

@@ -400,11 +400,37 @@ class Symbols:
         """A tensor is the gradient of another one, and as large.
 
         Raises:
-            CannotFollowError: that one's sizes vary.
+            CannotFollowError: it lies in memory in a way that does not follow.
         """
-        if of in self.symbolic:
-            raise CannotFollowError("the sizes of a gradient vary")
-        self.still(var, tensor)
+        like = self.fakes.get(of)
+        if of not in self.symbolic or like is None:
+            self.still(var, tensor)
+            return
+        if tensor.is_contiguous():
+            strides = None
+        elif tuple(map(hint, like.stride())) == tensor.stride():
+            strides = like.stride()
+        elif self._is_outermost(like.shape, tensor.stride()):
+            strides = tensor.stride()  # a part of another gradient
+        else:
+            raise CannotFollowError("a gradient lies neither in order nor as its tensor does")
+        self.note(var, self._made(like.shape, strides, tensor))
+
+    @staticmethod
+    def _is_outermost(sizes: Any, strides: tuple[int, ...]) -> bool:
+        """Whether one size is a symbol, and no stride can follow from it."""
+        found = [i for i, n in enumerate(sizes) if isinstance(n, torch.SymInt)]
+        return (
+            len(found) == 1
+            and strides[found[0]] == max(strides)
+            and strides.count(max(strides)) == 1
+        )
+
+    def open_dimensions(self, var: Var) -> int:
+        """The dimensions of a variable whose sizes are symbols, as a bit mask."""
+        fake = self.fakes.get(var)
+        sizes = () if self.fixed or fake is None else fake.shape
+        return sum(1 << i for i, n in enumerate(sizes) if isinstance(n, torch.SymInt))
 
     def note(self, var: Var, fake: Any) -> None:
         """`fake` stands for a variable."""

@@ -435,8 +435,8 @@ class Writer(DataForms):
                 self._compare_sizes(op)
             return result
         if self._follower is not None:
-            if done.random and self.transforms.active and self.symbols is not None:
-                self.symbols.fix_all()  # `vmap` may have it draw as many numbers as it maps over
+            if done.random and self.transforms.active:
+                self._follower.drew(result, outs)
             loosened = self.is_loose({v for _, v in outs})
             self._follower.after(result, outs, graph=not loosened, looks=loosened)
         # Graphs that a compiler makes are silent, as torch.compile's are.
@@ -706,6 +706,10 @@ class Writer(DataForms):
             looks = loose or (kind is CheckValue and not mutates)
             writes = mutates and name not in HOST_METHODS  # these change what the tensor is
             self._follower.after(result, outs, graph=False, looks=looks, writes=writes)
+        if kind is CheckMetadata and self._follower is not None:
+            metas = self._follower.compared(result, outs)
+            if metas is not None:
+                kind, expected = CheckSizes, metas
         if loose and kind is CheckMetadata:
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:
