@@ -26,7 +26,8 @@ from magpy.frames import signals
 from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Part, Record
 from magpy.models.patched_names import replaced
-from magpy.objects import c_state, saved_tensors
+from magpy.objects import c_state as opaque
+from magpy.objects import saved_tensors
 from magpy.objects.jagged import attributes
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
@@ -267,6 +268,9 @@ def _end(
         if gradient is not None and not session.is_outside(gradient) and attributes(gradient):
             # Autograd's engine makes another one in every call, and nobody would set it there.
             raise Refusal("an attribute is set of a gradient that the call makes")
+    for obj, before in handler.buffers.opaque:
+        if not opaque.same(opaque.picture(obj), before):
+            raise Refusal(f"the call changes {an(type(obj).__name__)} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads, handler.tables.stores())
     _check_tracebacks(log)
@@ -285,11 +289,11 @@ def _end(
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():
         if isinstance(value, list):  # which has an identity of its own
-            run.redo.append((c_state.outcome, (read, *keys), tuple(value)))
+            run.redo.append((opaque.outcome, (read, *keys), tuple(value)))
         else:
             run.redo.append((read, keys, value))
-    if any(kind == "object" and c_state.of_numpy(obj) for kind, obj, _, _ in log):
-        run.redo.append((c_state.numpy_errors, (), c_state.numpy_errors()))
+    if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
+        run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
     return Capture(
         f=f,
         args=args,
@@ -301,6 +305,7 @@ def _end(
         result=result,
         effects=effects,
         redo=run.redo,
+        opaque=handler.buffers.opaque,
         arrays=handler.buffers.compared(),
         array_inputs=handler.buffers.inputs,
         buffers=handler.buffers.shared(),

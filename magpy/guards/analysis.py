@@ -54,7 +54,7 @@ from magpy.ir.recipes import Const, ContainerEffect, Value
 from magpy.ir.trees import leaves
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
-from magpy.objects import jagged
+from magpy.objects import c_state, jagged
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.conditions import Conditions
 from magpy.shapes.speculation import PLAIN
@@ -201,6 +201,8 @@ class Analyzer:
             self.python_check(array_unchanged(before), array)
         for array, sized in c.array_inputs:
             self.python_check(array_lies_as(array, sized), array)
+        for obj, before in c.opaque:
+            self.python_check(c_state.unchanged(before), obj)
         anchors: dict[str, Any] = dict(graph.records)
         anchors.update((name, list(group.values())) for name, group in graph.groups.items())
         anchors["state"] = c.state

@@ -113,6 +113,7 @@ class Capture:
         result: how the result, or the exception, is made again.
         effects: what outside objects must become.
         redo: questions that the guard asks again: a function, its arguments, the answer.
+        opaque: outside objects with state in C, and a picture of it (magpy/objects/c_state.py).
         arrays: numpy arrays from outside, and what they were (magpy/objects/buffers.py).
         array_inputs: numpy arrays whose contents are inputs, each with whether its sizes are, too.
         buffers: bytes from outside that were read as such.
@@ -136,6 +137,7 @@ class Capture:
     result: Spec
     effects: list[ContainerEffect | AttrEffect]
     redo: list[tuple[Any, tuple[Any, ...], Any]]
+    opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
     array_inputs: list[tuple[Any, bool]] = field(default_factory=list)
     buffers: list[Any]

@@ -1,10 +1,10 @@
 """The state of objects written in C that no other guard covers, as their types themselves tell it.
 
-Owns which types have such state (`stateful`: what has it is refused where C code looks into it) or
-a value that never changes (`settled`), and how that is put into a form that can be compared
-(`picture`: what the C type's `__reduce_ex__` gives, PEP 307). Does not own containers, tensors,
-arrays and iterators, which have guards of their own. Called by the session when C code looks into
-an outside object, and by the guards (magpy/guards/analysis.py).
+Owns which types have such state (`stateful`) or a value that never changes (`settled`), and how it
+is put into a form that can be compared (`picture`: what the C type's `__reduce_ex__` gives,
+PEP 307).  Does not own containers, tensors, arrays and iterators, which have guards of their own.
+Called by the session when C code looks into an outside object, and by the guards
+(magpy/guards/analysis.py).
 """
 
 from __future__ import annotations

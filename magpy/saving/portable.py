@@ -147,7 +147,8 @@ def _refuse(capture: Capture, world: Recording) -> None:
         "it reads or changes gradients": record.gradients
         or any(isinstance(s, HostStep) and s.engine is not None for s in steps),
         "it reads arrays or buffers": capture.arrays or capture.array_inputs or capture.buffers,
-        "it depends on objects written in C": capture.memos
+        "it depends on objects written in C": capture.opaque
+        or capture.memos
         or asked & {"state", "referent", "placement"},
         "it assigns a tensor's data": record.swapped,
         "it takes jagged tensors": record.cached,
@@ -362,6 +363,7 @@ def thaw(portable: Portable, f: Any) -> tuple[Capture, Compared]:
         record=record,
         metas={id(t): _tensor.TensorMeta(t) for t in body["metas"]},
         state=_tensor.TorchState.of(body["state"]),
+        opaque=[],
         arrays=[],
         buffers=[],
         memos=[],

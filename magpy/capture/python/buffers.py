@@ -22,6 +22,7 @@ from magpy.ir.aliasing import of_arrays, written
 from magpy.ir.ops import HostStep, OpStep, Record, Var
 from magpy.models.torch_ops import would_write
 from magpy.objects import buffers as memory
+from magpy.objects import c_state
 from magpy.objects.types import isinstance
 
 
@@ -40,6 +41,8 @@ class OutsideBuffers:
         #: Those whose contents are inputs, each with whether its sizes are, too.
         self.inputs: list[tuple[Any, bool]] = []
         self._first_looks: set[int] = set()
+        #: Other objects with a state of C's, with a picture of that.
+        self.opaque: list[tuple[Any, Any]] = []
         #: The memory that was written as that of an array.
         self.written: list[memory.Range | None] = []
         # Where the program looked first, by the object's address.
@@ -47,7 +50,12 @@ class OutsideBuffers:
 
     def looked_into(self) -> bool:
         """Whether there are any."""
-        return bool(self.arrays)
+        return bool(self.arrays or self.opaque)
+
+    def opaque_read(self, obj: Any, picture: Any) -> None:
+        """An object with a state of C's is looked into, of which this is the picture."""
+        self.opaque.append((obj, picture))
+        self._seen_at(obj)
 
     def array_read(self, array: Any) -> None:
         """An outside array, or one of a subclass, is looked into."""
@@ -156,7 +164,7 @@ class OutsideBuffers:
 
     def check_below(self) -> None:
         """Refuses where an effect has changed what the call looks at."""
-        objects = {id(v) for v, _ in self.arrays}
+        objects = {id(v) for v, _ in (*self.arrays, *self.opaque)}
         self._run.refusals.keep(self._run.recorder.below.shared(objects))
 
     def shared(self) -> list[Any]:
@@ -169,10 +177,14 @@ class OutsideBuffers:
         def array_changed(array: Any, form: Any) -> bool:
             return bool(memory.form_of(array) != form)
 
+        def object_changed(obj: Any, picture: Any) -> bool:
+            return not c_state.same(c_state.picture(obj), picture)
+
         def bytes_changed(obj: bytearray, before: bytearray) -> bool:
             return obj != before
 
         found = [(obj, functools.partial(array_changed, obj, form)) for obj, form in self.arrays]
+        found += [(obj, functools.partial(object_changed, obj, was)) for obj, was in self.opaque]
         for obj, before, *_ in self._run.session.containers():
             if isinstance(obj, bytearray):
                 found.append((obj, functools.partial(bytes_changed, obj, before)))

@@ -99,11 +99,11 @@ def test_a_call_that_is_watched_gives_no_dict_to_what_it_reads(name):
     part, error = functools.partial(base), ValueError(1)
 
     def f(part, error):
-        return getattr(part, name, None) is None, hasattr(error, name)
+        return getattr(part, name, None) is None, hasattr(error, name), repr(error)
 
     look = magpy.compile(f, backend="eager")
     for _ in range(3):
-        assert look(part, error) == (name == "note", name == "__reduce__")
+        assert look(part, error) == (name == "note", name == "__reduce__", "ValueError(1)")
     assert functools.partial(part, 1).func is base
     assert error.__reduce__() == (ValueError, (1,))
     assert magpy.stats(look).hits == 2

@@ -61,8 +61,6 @@ def read(name, make):
 
 REFUSED = {
     "memory_view": "its type does not tell its content",
-    "array": "what it holds in C is not compared",
-    "exception_object": "what it holds in C is not compared",
     "queue": "its type does not tell its content",
     "hash_object": "its type does not tell its content",
     "thread_local": "its type does not tell its content",

@@ -555,7 +555,6 @@ def steps(f):
 """
 #: What is refused, or captured anew in each call.
 REFUSED = {
-    "AR[0]",
     "dir(OBJ)[-1]",
     "str(decimal.Decimal(1) / 3)",
     "datetime.datetime.fromtimestamp(0).hour",
