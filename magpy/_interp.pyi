@@ -334,6 +334,8 @@ class Handler(Protocol):
         """C code that takes an object for a mapping finds something that cannot be called there."""
     def tensor_store(self, tensor: Any, name: str, /) -> None:
         """An attribute that torch keeps of a tensor is about to be assigned."""
+    def deleted(self, cls: type, name: str, /) -> None:
+        """An attribute of a class is about to be deleted."""
     def matched(self, cls: type, /) -> None:
         """A pattern asks whether objects of a class are sequences or mappings."""
     def module_made(self, module: Any, /) -> None:

@@ -22,6 +22,24 @@ compat::Frame* caller() { return compat::current_frame(PyThreadState_Get()); }
 
 // ---- attributes ----
 
+PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames);
+
+// The getter of a property, called like any other function, and what stands in for it where it has
+// no such attribute.
+PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
+  PyObject* value = call(getter, &obj, 1, 0, nullptr);
+  if (value != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
+  static PyObject* const hook = PyUnicode_InternFromString("__getattr__");
+  PyTypeObject* t = Py_TYPE(obj);
+  PyObject* f = hook ? _PyType_Lookup(t, hook) : nullptr;
+  if (f == nullptr) return nullptr;
+  PyErr_Clear();
+  descrgetfunc bind = Py_TYPE(f)->tp_descr_get;
+  const Ref bound =
+      bind != nullptr ? Ref::steal(bind(f, obj, reinterpret_cast<PyObject*>(t))) : Ref::borrow(f);
+  return bound ? call(bound.get(), &name, 1, 0, nullptr) : nullptr;
+}
+
 // Whether the load of an attribute has shown what the object has: other exceptions are raised by
 // frames, or by C code that looks it up.
 bool tells(PyObject* obj, PyObject* value) {
@@ -29,7 +47,10 @@ bool tells(PyObject* obj, PyObject* value) {
 }
 
 PyObject* attr_load(PyObject* obj, PyObject* name) {
-  if (active()) on_attr_load_pre(obj, name);
+  if (const Ref getter = active() ? on_getter(obj, name) : Ref()) {
+    PyObject* value = call_getter(getter.get(), obj, name);
+    return active() && tells(obj, value) ? on_attr_load(obj, name, value, getter.get()) : value;
+  }
   PyObject* value = PyObject_GetAttr(obj, name);
   if (active() && tells(obj, value)) return on_attr_load(obj, name, value);
   return value;

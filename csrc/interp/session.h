@@ -98,12 +98,13 @@ void on_uninstrumented(PyCodeObject* code, const char* why);
 
 // obj.name gave `value` (post), or raised AttributeError (value == nullptr; the exception is set
 // and must survive). Steals value and returns what to give.
-PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value);
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter = nullptr);
 // Whether attributes of such an object are given by a function of C that its class names
 // (`__getattr__ = dict.__getitem__`).
 bool is_looked_up_by_c(PyObject* obj);
-// obj.name is about to be loaded: what a class has there may be a descriptor that is asked.
-void on_attr_load_pre(PyObject* obj, PyObject* name);
+// A property is about to be loaded whose getter is no Python function: it, to be called by the
+// caller, or none.
+Ref on_getter(PyObject* obj, PyObject* name);
 // obj.name = value, or del obj.name when value == nullptr (pre).
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value);
 

@@ -42,7 +42,28 @@ static bool stored_in_class(Session* s, PyTypeObject* t, PyObject* name) {
                               kWriteType}) != 0;
 }
 
+static bool written_in(Session* s, PyTypeObject* t, PyObject* name) {
+  for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(t->tp_mro, i);
+    if (s->seen.count(Triple{reinterpret_cast<uintptr_t>(base), reinterpret_cast<uintptr_t>(name),
+                             kWriteType}) != 0)
+      return true;
+  }
+  return false;
+}
+
+// What the run has deleted from a class may be found in another one that it inherits from.
+static void read_other_bases(Session* s, PyTypeObject* t, PyObject* name) {
+  if (s->seen.empty() || !written_in(s, t, name) || stored_in_class(s, t, name)) return;
+  for (Py_ssize_t i = 1; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (is_heap(base) && !written_in(s, base, name))
+      read_type_attr(s, base, name, _PyType_Lookup(base, name));
+  }
+}
+
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
+  read_other_bases(s, t, name);
   if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
   emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
   slot_found(s, t, name, found);
@@ -218,15 +239,20 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
                                 kind}) != 0;
   };
   PyTypeObject* owner = nullptr;
+  bool hidden = false;  // the run may have taken it away where it hid the one that is found now
   for (Py_ssize_t i = 0;
        t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro) && owner == nullptr; ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
     if (is_heap(base) && base->tp_dict != nullptr &&
         PyDict_GetItemWithError(base->tp_dict, name) == value)
       owner = base;
+    else
+      hidden = hidden || seen(base, kWriteType);
   }
   if (owner == nullptr || (owner->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0) return false;
-  if (!input && (seen(owner, kWriteType) || !first_time(s, kTypeAttr, cls, name))) return false;
+  if (hidden && input) rely_on(s, value);
+  if (hidden || (!input && (seen(owner, kWriteType) || !first_time(s, kTypeAttr, cls, name))))
+    return false;
   // One number may be found through several classes, each of which must come by it in the same way.
   if (!input || owner != t) {
     ask(s, "inherits", cls, name);
@@ -619,13 +645,16 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value, bool
     const Ref d = Ref::steal(PyObject_GetAttr(obj, g_str_dict));
     const Ref old = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
     if (!old) not_there(s, "class attribute");
-    if (value == nullptr) {  // a base may have another one, which is found from then on
-      static PyObject* const reason =
-          PyUnicode_InternFromString("an attribute of a class is deleted");
-      ask(s, "refuse", reason);
-    }
+    // Only what is there can be deleted.
+    if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)) &&
+        !stored_in_class(s, reinterpret_cast<PyTypeObject*>(obj), name))
+      read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name,
+                     _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
     note_store(s, obj, name, value);
-    if (first_time(s, kWriteType, obj, name)) emit(s, kWriteType, obj, name, old.get());
+    if (first_time(s, kWriteType, obj, name)) {
+      emit(s, kWriteType, obj, name, old.get());
+      if (value == nullptr) ask(s, "deleted", obj, name);  // a base may have an equal one
+    }
     return;
   }
   PyObject* descr = _PyType_Lookup(t, name);

@@ -204,11 +204,13 @@ void on_uninstrumented(PyCodeObject* code, const char* why) {
   (void)code;
 }
 
-void on_attr_load_pre(PyObject* obj, PyObject* name) {
+Ref on_getter(PyObject* obj, PyObject* name) {
   const bool of_class = PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj));
-  if (!is_heap(Py_TYPE(obj)) && !of_class) return;
+  if (!is_heap(Py_TYPE(obj)) && !of_class) return Ref();
   ErrorGuard error;
   reach_descriptor(tls_session, obj, name);
+  if (!is_heap(Py_TYPE(obj))) return Ref();
+  return getter_to_call(tls_session, obj, name);
 }
 
 bool is_looked_up_by_c(PyObject* obj) {
@@ -217,11 +219,12 @@ bool is_looked_up_by_c(PyObject* obj) {
   return hook_of_c(t, g_str_getattr) != nullptr || hook_of_c(t, g_str_getattribute) != nullptr;
 }
 
-PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter) {
   count_event(tls_session);
   ErrorGuard error;
   AfterGuard after(tls_session);
   if (value != nullptr) shown(tls_session, value);
+  tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
     Ref given = Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
     if (!given || given.get() == Py_None) return value;
@@ -231,6 +234,7 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
   if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value))
     read_frame(tls_session, value);
   attr_load(tls_session, obj, name, value);
+  tls_session->getter = nullptr;
   return take_replaced(tls_session, value);
 }
 

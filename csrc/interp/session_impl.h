@@ -215,6 +215,7 @@ struct Session : PyObject, Held {
   unsigned long long events;
   unsigned long long ask_at;  // so many events from which on it is asked whether the run is given up
   bool after;        // whether what is told of is over
+  PyObject* getter;  // of the property that is loaded, if a probe has called it; borrowed
   PyObject* advanced;  // the iterator that was looked into last (address only), and when
   unsigned long long advanced_at;
   int collecting;  // whether the collector runs after the call
@@ -412,6 +413,8 @@ void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* proper
                    const char* which);
 // Whether a property is that of a class written in C.
 bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property);
+// The getter that a probe is to call as the program's own call, or none.
+Ref getter_to_call(Session* s, PyObject* obj, PyObject* name);
 // A descriptor of C is called by itself: `Class.slot.__set__(object, value)`, and after `__get__`.
 void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos);
 void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,

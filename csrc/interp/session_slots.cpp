@@ -7,7 +7,8 @@
 //
 // Where it is a Python function its frame reports what it does.  Anything else (a partial, a cache,
 // a bound method, an `attrgetter`) has a state of its own, or reads what it is given, and no probe
-// is told of the call: it is looked into here where its state is known, or else refused.
+// is told of the call: it is looked into here where its state is known, performed as a call of the
+// program's where a property is loaded, or else refused.
 
 #include "classes.h"
 #include "dispatch.h"
@@ -306,7 +307,26 @@ bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property) {
 void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property,
                    const char* which) {
   const Ref f = behind_property(t, name, property, which);
-  if (f && !seen_when_called(s, f.get())) refuse_unseen(s, t, name, f.get());
+  // A getter that a probe has called is known.
+  if (f && s->getter != f.get() && !seen_when_called(s, f.get()))
+    refuse_unseen(s, t, name, f.get());
+}
+
+Ref getter_to_call(Session* s, PyObject* obj, PyObject* name) {
+  PyTypeObject* t = Py_TYPE(obj);
+  if (!is_heap(t) || PyModule_Check(obj) || made_class(s, t)) return Ref();
+  PyObject* property = _PyType_Lookup(t, name);
+  if (property == nullptr || !Py_IS_TYPE(property, &PyProperty_Type)) return Ref();
+  PyTypeObject* plain = PyType_Check(obj) ? &PyType_Type : &PyBaseObject_Type;
+  if (_PyType_Lookup(t, g_str_getattribute) != _PyType_Lookup(plain, g_str_getattribute))
+    return Ref();
+  Ref f = behind_property(t, name, property, "fget");
+  if (!f) return f;
+  static PyObject* const fget = PyUnicode_InternFromString("fget");
+  read_type_attr(s, t, name, property);
+  reach(s, property);
+  attr_load(s, property, fget, f.get());
+  return f;
 }
 
 }  // namespace magpy

@@ -40,7 +40,7 @@ def _same(now: Any, pre: Any, builder: Builder) -> bool:
 
 
 def _spaces(log: list[tuple[str, Any, Any, Any]]) -> set[int]:
-    """The addresses of the dicts of classes in which attributes were set."""
+    """The addresses of the dicts of classes in which attributes were set or deleted."""
     classes = {id(cls): cls for kind, cls, _, _ in log if kind == "write_type"}
     return {id(d) for cls in classes.values() for d in gc.get_referents(held.space(cls))}
 

@@ -152,6 +152,10 @@ class Handler:
         """C code that takes an object for a mapping finds something there that it cannot call."""
         self.run.again(c_state.can_be_called, (holder, name))
 
+    def deleted(self, cls: type, name: str) -> None:
+        """An attribute of a class is about to be deleted, which it may have from a base."""
+        self.run.again(c_state.has_itself, (cls, name))
+
     def tensor_store(self, tensor: torch.Tensor, name: str) -> None:
         """An attribute that torch keeps of a tensor is about to be assigned."""
         if name == "__class__":
@@ -191,9 +195,12 @@ class Handler:
                 "an iterator or generator from outside is consumed", "Pass a list instead"
             )
         elif c_state.stateful(t):
-            self.run.refuse(
-                f"{an(t.__name__)} from outside is read, whose state cannot be compared"
-            )
+            before = c_state.picture(obj)
+            if before is None:
+                self.run.refuse(
+                    f"{an(t.__name__)} from outside is read, whose state cannot be compared"
+                )
+            self.buffers.opaque_read(obj, before)
 
     def without_attributes(self, obj: Any) -> None:
         """Attributes are looked for in an object that has no dict yet, and gets none by that."""

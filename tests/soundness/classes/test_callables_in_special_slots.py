@@ -98,7 +98,7 @@ USES = {
 
 # What these read is known, unless the class is looked at after it has called them.
 KNOWN = {"partial", "bound", "object", "class_", "class_partial", "class_itself"}
-LATE = {"missing_name", "neg", "super_", "property_", "of_metaclass"}
+LATE = {"missing_name", "neg", "super_"}
 
 PROGRAM = """
 class Meta(type):

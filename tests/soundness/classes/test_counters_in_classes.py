@@ -178,7 +178,7 @@ def stored_and_read_again(compile):
         yield f(ones()), Settings.a, Settings.b
 
 
-@case(CASES, refused="an attribute of a class is deleted")
+@case(CASES)
 def a_class_hides_a_number_for_a_while(compile):
     class Base:
         n = 1
