@@ -314,7 +314,7 @@ void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* proper
 
 Ref getter_to_call(Session* s, PyObject* obj, PyObject* name) {
   PyTypeObject* t = Py_TYPE(obj);
-  if (!is_heap(t) || PyModule_Check(obj) || made_class(s, t)) return Ref();
+  if (!is_heap(t) || PyModule_Check(obj)) return Ref();
   PyObject* property = _PyType_Lookup(t, name);
   if (property == nullptr || !Py_IS_TYPE(property, &PyProperty_Type)) return Ref();
   PyTypeObject* plain = PyType_Check(obj) ? &PyType_Type : &PyBaseObject_Type;
