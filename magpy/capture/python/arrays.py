@@ -22,10 +22,11 @@ import torch
 
 from magpy import _interp
 from magpy.capture.python import memos, profiler_marks
-from magpy.capture.python.arithmetic import is_of_numpy, place_now
+from magpy.capture.python.arithmetic import is_of_numpy, noted, place_now
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import TrackedValues, recomputable
+from magpy.errors import Refusal
 from magpy.models import callables, numpy_calls, numpy_warnings
 from magpy.models.c_function_tables import Effect, Leaf
 from magpy.objects.plain_values import is_plain
@@ -219,7 +220,7 @@ class ArrayCalls:
 
     @frames_hidden
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A C function is called with tensors: one of numpy takes their data, which nobody sees."""
+        """A C function is called with tensors: one of numpy, which takes their data, is redone."""
         recorder = self._run.recorder
         if recorder.depth or self._run.refusals.first is not None:
             return ABSENT
@@ -232,11 +233,42 @@ class ArrayCalls:
             return getattr(torch.Tensor, method)(
                 *(args if args[1:] or f is not format else (*args, ""))
             )
+        if callables.numpy_function(f):
+            return self._computed(f, args, kwargs) if recomputable((args, kwargs)) else ABSENT
         # An operator leaves a tensor and an array to numpy.
-        operates = inspect.isbuiltin(f) and f in _OPERATORS and numpy_calls.arrays_in(args)
-        if operates or callables.numpy_function(f):
+        if inspect.isbuiltin(f) and f in _OPERATORS and numpy_calls.arrays_in(args):
             self._run.refuse(f"{callables.name_of(f)} {_TAKES_DATA}", _CONVERT)
         return ABSENT
+
+    def _computed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What numpy computes from tensors, which is redone; ABSENT if it does more than that."""
+        recorder = self._run.recorder
+        values = (*args, *kwargs.values())
+        if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
+            return ABSENT
+        self._memory_asked(f, args, kwargs)
+        for a in values:
+            if self._session.tracked(a) is None:
+                self._session.touch(a)
+        recorder.depth += 1
+        try:
+            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+            result = self._without_writing(f, args, kwargs)
+        except Refusal as r:
+            self._run.refusals.keep(r)
+            return ABSENT
+        except numpy_calls.Writes:
+            return ABSENT
+        except Exception:
+            self._run.refuse(f"{callables.name_of(f)} raises for a tensor")
+            raise
+        finally:
+            recorder.depth -= 1
+        try:
+            return noted(recorder, recorder.called, (f, *plan, result), f, args, kwargs)
+        except Refusal as r:
+            self._run.refusals.keep(r)
+            return result
 
     @frames_hidden
     def percent(self, text: str, given: Any) -> Any:

@@ -634,6 +634,18 @@ class Writer(DataForms):
             record.caught = where_text(2)
         record.steps.append(step)
 
+    def called(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """A C function computed `result` from data: it is called again between segments."""
+        outs: list[tuple[Any, Var]] = []
+        with unheard():
+            self._outputs(result, (), outs)
+            self.note_modes()
+            if not outs and not self._only_known(result):
+                return self.track(func, args, kwargs, result)
+            sized = bool(self._sized and variables((args, kwargs)) & self._sized)
+            self._host(func, args, kwargs, result, outs, False, "", False, sized)
+        return result
+
     def _only_known(self, result: Any) -> bool:
         if isinstance(result, torch.Tensor):
             return True

@@ -329,7 +329,7 @@ def vectorized_functions(compile):
 
     def of_a_tensor(t):
         n = int(t.sum())
-        return torch.from_numpy(np.vectorize(lambda v: v * n)(t.numpy()))
+        return torch.from_numpy(np.vectorize(lambda v: v * n)(t))
 
     def by_a_polynomial(t):
         p = np.poly1d([float(t.sum()), 2.0])
