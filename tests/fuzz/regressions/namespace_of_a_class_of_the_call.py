@@ -1,3 +1,4 @@
+# eager: a class is made
 import torch
 
 

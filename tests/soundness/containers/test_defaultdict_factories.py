@@ -39,7 +39,7 @@ USES = {
     "itself": "collections.defaultdict(FN).__missing__('k')",
     "copied": "collections.defaultdict(FN).copy()['k']",
     "joined": "(collections.defaultdict(FN) | {})['k']",
-    "derived": "type('Derived', (collections.defaultdict,), {})(FN)['k']",
+    "derived": "Derived(FN)['k']",
     "given": "given(collections.defaultdict(int), FN)['k']",
     "outside": "(OUTSIDE.clear(), OUTSIDE[1])[1]",
     "outside_function": "(OUTSIDE.clear(), operator.getitem(OUTSIDE, 1))[1]",
@@ -53,6 +53,9 @@ import collections, itertools, random
 
 C = itertools.count()
 OUTSIDE = collections.defaultdict(FN)
+
+class Derived(collections.defaultdict):
+    pass
 
 def given(d, factory):
     d.default_factory = factory

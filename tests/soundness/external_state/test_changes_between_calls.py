@@ -964,13 +964,6 @@ def named(t):
         return t * absent
     except NameError as error:
         return t, str(error), error.name
-def in_a_class(t):
-    class A:
-        try:
-            v = absent
-        except NameError:
-            v = 0
-    return t + A.v
 def imported(t):
     try:
         from PLUG_IN import fast
@@ -987,7 +980,6 @@ def imported(t):
     try:
         for name, where in (
             ("named", space),
-            ("in_a_class", space),
             ("imported", vars(module)),
         ):
             f = compile(space[name])
