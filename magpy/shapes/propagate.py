@@ -38,6 +38,8 @@ class Recording(Protocol):
 
     #: The variables of the tensors.
     tensors: Any
+    #: Whether operations are done by Python and by no compiler.
+    direct: bool
 
     @property
     def generators(self) -> dict[Var, torch.Generator]:
@@ -78,6 +80,8 @@ class Follower:
         self._found: set[Var] = set()
         # The tensors among that, with their forms.
         self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
+        # Those among them to which it may give other sizes, with what their sizes follow from.
+        self._sized: dict[Var, str] = {}
         # The variables whose gradients it gives.
         self._gradients_of: tuple[Var, ...] = ()
         # The operation at hand makes a tensor a view of what it was.
@@ -217,7 +221,7 @@ class Follower:
         """
         self._unseen = False
         self._fake, self._known = _interp.ABSENT, True
-        self._forms = []
+        self._forms, self._sized = [], {}
         self._gradients_of = ()
         self._moves = operation_name(func) in MOVES
         symbols = self._symbols
@@ -245,10 +249,14 @@ class Follower:
             else:
                 symbols.fix_all()
             return
-        if variables(resizable(func, *plan)) and not self._moves:
-            symbols.fix_all()  # it may give other sizes to what was there before
-            return
         self._fake = _interp.MISS
+        known = self._recorder.tensors.known
+        with unheard():
+            targets = variables(resizable(func, *plan))
+            for v in leaves(given) if targets else ():
+                var = known(v) if isinstance(v, torch.Tensor) else None
+                if var in targets:
+                    self._sized[var] = str(symbols.fakes.get(var, v).shape)
         try:
             with unheard():
                 fake = symbols.operation(func, *plan, self._given(given))
@@ -278,7 +286,7 @@ class Follower:
             outs: the new tensors among the results.
             mutates: the operation changes what it is given.
         """
-        lost = not self._known and bool(outs) and not mutates
+        lost = not self._known and bool(outs) and not (mutates or self._sized)
         lost = lost and not self._recorder.transformed  # no check is made in the middle of one
         if lost:
             self._symbols.follow_data()
@@ -349,6 +357,9 @@ class Follower:
     def _fix(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
         """The operation cannot be followed: what it was given is what it is in this run."""
         symbols = self._symbols
+        if self._sized:  # how large the fake ones are by now is not known
+            symbols.fix_all()
+            return
         symbols.fix(self._found)
         self._fake = _interp.ABSENT
         self._gradients_of = ()
@@ -364,7 +375,7 @@ class Follower:
             raise CannotFollowError("the operation cannot be done with fake tensors")
         for var, ref, form in self._forms:
             tensor = ref()
-            if tensor is not None and _form(tensor) != form:
+            if tensor is not None and (_form(tensor) != form or self._resizes(var)):
                 self._formed(var, tensor, graph)
             if tensor is not None:
                 symbols.requires_grad(var, tensor.requires_grad)
@@ -406,6 +417,13 @@ class Follower:
                 for t, mask in zip(found, masks, strict=True)
             ]
 
+    def _resizes(self, var: Var) -> bool:
+        """Whether an operation that left a tensor as large as it was may resize it another time."""
+        if var not in self._sized:
+            return False
+        fake = self._symbols.given.get(var)
+        return self._fake is _interp.MISS or fake is None or str(fake.shape) != self._sized[var]
+
     def _formed(self, var: Var, tensor: Any, graph: bool) -> None:
         """Notes the form that an operation has given to a tensor that was there before."""
         symbols = self._symbols
@@ -416,7 +434,12 @@ class Follower:
         # A compiler takes the tensor for one of its old size where it reads that afterwards, and
         # TorchInductor an input as well that becomes a view of itself.
         moves = self._moves and not symbols.is_outside(var)
-        if not moves or not graph or fake is None or not _like(fake, tensor):
+        if (
+            not (moves or self._recorder.direct)
+            or not graph
+            or fake is None
+            or not _like(fake, tensor)
+        ):
             raise CannotFollowError("an operation gives a tensor another form")
         symbols.note(var, fake)
 
