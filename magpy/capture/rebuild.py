@@ -15,6 +15,7 @@ import collections
 import copyreg
 import enum
 import itertools
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -77,8 +78,6 @@ _NOT_MADE = (
 )
 
 
-# What numbers and texts of the program's own classes derive from.
-_VALUES = (int, float, complex, str, bytes)
 # Exceptions whose state is their arguments.
 _PLAIN_ERRORS = frozenset(
     {
@@ -447,23 +446,31 @@ class Builder:
             "TypedStorage",
         ) or t.__name__.endswith(_NOT_MADE):
             raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
-        base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)
-        if base is frozenset or (own and base in _VALUES):
-            # To look into it, or to make another, code of the program's would run.
-            raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
         try:
-            reduced: Any = v.__reduce_ex__(4)
+            cls: Any = t
+            if cls.__reduce__ is frozenset.__reduce__ and cls.__reduce_ex__ is object.__reduce_ex__:
+                # Its own way iterates as the program says.
+                reduced: Any = t, (_VALUES[frozenset](v),), object.__getstate__(v)
+            else:
+                reduced = v.__reduce_ex__(4)
         except Exception as e:
             raise Refusal(
                 f"{an(t.__module__)}.{t.__name__} is kept, which magpy cannot make again"
             ) from e
         if isinstance(reduced, str):
-            raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
+            if not _is_global(v, reduced):
+                kind = an(t.__name__)
+                raise Refusal(f"{kind} of the call is kept, which magpy cannot make again")
+            return Const(v)
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if t is itertools.chain and state is None:
             raise Refusal("an itertools.chain is kept that is at its end")
         if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
             raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
+        base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)
+        if own and base in _VALUES and make in (copyreg.__newobj__, t):  # type: ignore[attr-defined]
+            # What the program does there is done already.
+            make, args = base.__new__, (t, _VALUES[base](v))
         spec = New("reduce", make)
         self._remember(v, spec)
         spec.parts = [self.build(a) for a in args]
@@ -473,6 +480,17 @@ class Builder:
             [(self.build(k), self.build(x)) for k, x in pairs] if pairs is not None else None,
         ]
         return spec
+
+
+# How an object of a class derived from one of these gives an object of that one.
+_VALUES: dict[type, Any] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda v: bytes.__getitem__(v, slice(None)),
+    frozenset: lambda v: list(frozenset.__iter__(v)),
+}
 
 
 def _check_held(v: Any) -> None:
@@ -488,6 +506,14 @@ def _check_held(v: Any) -> None:
 def _default_generators() -> tuple[Any, ...]:
     """Torch's own generators, of all devices that have some."""
     return torch.default_generator, *torch.cuda.default_generators
+
+
+def _is_global(v: Any, name: str) -> bool:
+    """Whether an object is found by its name in its module, as pickling has it."""
+    found: Any = sys.modules.get(getattr(v, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is v
 
 
 def _has_slot(v: Any, name: str) -> bool:
