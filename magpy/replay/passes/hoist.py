@@ -46,6 +46,13 @@ _PART = 0.25
 _LITTLE = 1 << 14
 # So many operations ahead, that are little work, are no graph: to call one takes longer.
 _FEW = 4
+# What makes a changed copy at once, by what changes a tensor.
+_ALONE: dict[Any, Any] = {
+    torch.Tensor.add_: torch.Tensor.add,
+    torch.Tensor.sub_: torch.Tensor.sub,
+    torch.Tensor.mul_: torch.Tensor.mul,
+    torch.Tensor.div_: torch.Tensor.div,
+}
 # Single numbers are changed in copies at most as often.
 _MAX_CHANGES = 24
 
@@ -123,12 +130,31 @@ class Copies:
         t = self._inputs.get(v)
         return t is None or bool(t.requires_grad)
 
-    def made(self) -> list[Step]:
-        """The steps that make the copies."""
+    def made(self, without: Container[Var] = ()) -> list[Step]:
+        """The steps that make the copies, but for some."""
         return [
             OpStep(torch.Tensor.clone, (Ref(v),), {}, [((), self._instead_of(v))])
             for v in sorted(self.of)
+            if v not in without
         ]
+
+    def made_changed(self, step: OpStep | HostStep) -> OpStep | None:
+        """The operation that makes a copy as its first change leaves it, if one alone does that.
+
+        Args:
+            step: the change, at its place; nobody takes what it gives out.
+        """
+        func = _ALONE.get(step.func) if isinstance(step, OpStep) else None
+        if func is None or step.kwargs or len(step.args) != 2:
+            return None
+        first, number = step.args
+        if not isinstance(first, Ref) or first.var not in self.of:
+            return None
+        # Nothing else is promoted to the type of the tensor.
+        floating = self._inputs[first.var].is_floating_point()
+        if (type(number) is not float and type(number) is not int) or not floating:
+            return None
+        return OpStep(func, step.args, {}, [((), self._instead_of(first.var))])
 
     def taken_by(self, step: OpStep | HostStep, of: set[Var], again: bool) -> Step:
         """A step that takes the copies of some tensors instead.
@@ -380,10 +406,13 @@ class Hoist:
             return Ahead([], self.steps)
         self._given_out = {v for v, i in self.maker.items() if i in self.again}
         found = {i: self._of_copies(i) for i in sorted(self.ahead)}
-        clones = self._copies.made()
+        alone = self._made_changed()
+        found.update(alone.values())
+        clones = self._copies.made(alone)
         ahead = [*clones, *found.values()]
         rest = [s for i, s in enumerate(self.steps) if i not in self.ahead - self.again]
-        few = self._done <= _LITTLE and sum(map(_is_operation, ahead)) <= _FEW
+        # What makes a changed copy is there for two.
+        few = self._done <= _LITTLE and sum(map(_is_operation, ahead)) + len(alone) <= _FEW
         return Ahead(
             _in_few_graphs(ahead, self._copies.storages),
             rest,
@@ -392,6 +421,21 @@ class Hoist:
             self._copies.storages,
             self._copies.like,
         )
+
+    def _made_changed(self) -> dict[Var, tuple[int, Step]]:
+        """The first changes that make their copies, by the tensors, with their places."""
+        first: dict[Var, tuple[int, OpStep | HostStep]] = {}
+        for i in sorted(self.again, reverse=True):
+            step = self.steps[i]
+            assert isinstance(step, (OpStep, HostStep))
+            first.update(dict.fromkeys(aliasing.written(step), (i, step)))
+        found: dict[Var, tuple[int, Step]] = {}
+        for v, (i, step) in first.items():
+            taken = any(self.users.get(x, set()) & self.ahead for x in step.defined)
+            made = None if taken else self._copies.made_changed(step)
+            if made is not None:
+                found[v] = i, made
+        return found
 
     def _of_copies(self, i: int) -> Step:
         """A step as it is done ahead: it takes a copy of what was changed before, or changes it."""
