@@ -614,6 +614,6 @@ def test_nothing_of_a_capture_is_forgotten():
     from magpy.saving import portable
 
     written = {"f", "args", "kwargs", "record", "metas", "state", *portable._OF_CAPTURE}
-    refused = {"arrays", "array_inputs", "buffers", "memos", "instances_vary", "renewed"}
+    refused = {"opaque", "arrays", "array_inputs", "buffers", "memos", "instances_vary", "renewed"}
     refused.add("again")
     assert {f.name for f in fields(Capture)} == written | refused
