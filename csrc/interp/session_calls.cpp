@@ -475,7 +475,7 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
   }
   {
     ErrorGuard error;
-    if (makes_class(f, npos)) {
+    if (makes_class(f, args, npos)) {
       // Each call would have a class of its own, whose attributes no guard reads.
       refuse(s, "a class is made", "Define the class outside of the compiled function");
     } else if (runs_in_made_dict(s, f, args, npos, kwnames)) {

@@ -7,7 +7,18 @@
 
 namespace magpy {
 
-bool makes_class(PyObject* f, Py_ssize_t npos) {
+// Whether it calls its first argument with the others: `operator.call`, `type.__call__`.
+static bool calls_first(PyObject* f) {
+  if (is_builtin(f, "call")) return true;
+  return Py_IS_TYPE(f, &PyWrapperDescr_Type) && PyDescr_TYPE(f) == &PyType_Type &&
+         PyUnicode_CompareWithASCIIString(PyDescr_NAME(f), "__call__") == 0;
+}
+
+bool makes_class(PyObject* f, PyObject* const* args, Py_ssize_t npos) {
+  while (npos > 0 && calls_first(f)) {
+    f = *args++;
+    --npos;
+  }
   if (PyType_Check(f))
     return npos > 1 && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(f), &PyType_Type);
   if (is_builtin(f, "__build_class__")) return true;

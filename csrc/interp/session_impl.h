@@ -267,7 +267,7 @@ bool computes(PyObject* o);
 // ---------------------------------------------------------------- session_classes.cpp
 
 // Whether calling this makes a class.
-bool makes_class(PyObject* f, Py_ssize_t npos);
+bool makes_class(PyObject* f, PyObject* const* args, Py_ssize_t npos);
 // Whether calling this runs code, or makes a function, whose globals are a dict of the run's.
 bool runs_in_made_dict(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
                        PyObject* kwnames);

@@ -449,3 +449,28 @@ def steps(f):
 """)
     assert report.finding is None
     assert report.captures == 2, report.reasons
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "operator.call(type, 'T', (), {})",
+        "operator.call(operator.call, type, 'T', (), {})",
+        "type.__call__(type, 'T', (), {})",
+        "operator.call(Meta, 'T', (), {})",
+        "list(map(type, 'T', [()], [{}]))[0]",
+    ],
+)
+def test_a_class_made_through_a_function_of_c_is_another_one_in_each_call(made):
+    report = worlds.run(f"""{PRELUDE}
+import operator
+def f(x):
+    return x * 2, {made}
+target = f
+def steps(f):
+    made = [f(torch.ones(2))[1] for _ in range(4)]
+    yield len(set(map(id, made)))
+""")
+    assert report.finding is None
+    assert not report.hits
+    assert any("a class is made" in reason for reason in report.reasons), report.reasons
