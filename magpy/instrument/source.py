@@ -50,7 +50,7 @@ def find(code: types.CodeType) -> tuple[Chain, types.CodeType]:
     except (SyntaxError, ValueError) as e:
         raise CannotSplit("its source cannot be parsed") from e
     named = False
-    for chain in _chains(tree, [tree]):
+    for chain in _chains(tree, [tree], code.co_firstlineno):
         if isinstance(chain[-1], ast.Lambda):
             if _is_lambda(chain[-1], code) and any(_same(c, code) for c in codes(whole)):
                 return [*chain[:-1], _defined(chain[-1])], code
@@ -70,17 +70,23 @@ def renamed(code: types.CodeType, like: types.CodeType) -> types.CodeType:
     return code.replace(co_name=like.co_name, co_qualname=like.co_qualname)
 
 
-def _chains(node: ast.AST, chain: Chain) -> Iterator[Chain]:
+def _chains(node: ast.AST, chain: Chain, line: int) -> Iterator[Chain]:
+    """The chains of the functions that a line may be in: a file may hold thousands of others."""
     for inner in ast.iter_child_nodes(node):
+        decorated = getattr(inner, "decorator_list", None)
+        if getattr(inner, "end_lineno", line) < line or (
+            getattr(inner, "lineno", line) > line and not decorated
+        ):
+            continue
         if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield [*chain, inner]
-            yield from _chains(inner, [*chain, inner])
+            yield from _chains(inner, [*chain, inner], line)
         elif isinstance(inner, ast.ClassDef):
-            yield from _chains(inner, [*chain, inner])
+            yield from _chains(inner, [*chain, inner], line)
         elif isinstance(inner, ast.Lambda):
             yield [*chain, inner]
         else:
-            yield from _chains(inner, chain)
+            yield from _chains(inner, chain, line)
 
 
 def _is_lambda(node: ast.Lambda, code: types.CodeType) -> bool:

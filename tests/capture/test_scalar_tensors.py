@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt
 
@@ -199,7 +200,7 @@ FLOATS = [0.1, 0.30000001, 1e300, float("inf"), float("nan"), -0.0, 2.0**-140, 3
 INTEGERS = [3, 7, 2**24 + 1, 2**53 + 1, -5, 1, 2, 11]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("values", [FLOATS, INTEGERS], ids=["floats", "integers"])
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64]

@@ -12,6 +12,7 @@ import random
 import pytest
 import torch
 
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import dense, shrink, tables, worlds
 
@@ -39,7 +40,7 @@ def warm():
     fuzz.warm_up("aot_eager")
 
 
-@pytest.fixture(params=["eager", "aot_eager"])
+@pytest.fixture(params=SAMPLED_BACKENDS)
 def backend(request, monkeypatch):
     monkeypatch.setattr(worlds, "backend", request.param)
     return request.param

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 local = threading.local()
@@ -254,7 +255,7 @@ def outcome(f, *args):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_closures_run_in_part(program, backend, monkeypatch):
     monkeypatch.setattr(magpy.config, "regions", True)

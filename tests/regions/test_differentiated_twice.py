@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 BEFORE: queue.Queue = queue.Queue()
 
@@ -147,7 +148,7 @@ def _regions(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Using backward")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_second_derivatives(kind, backend):
     agrees(kind, backend)

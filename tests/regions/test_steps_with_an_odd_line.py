@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 OPTIMIZERS = {
@@ -100,7 +101,7 @@ STEPS = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_rest_of_the_step_is_compiled(optimizer, step, backend, monkeypatch):

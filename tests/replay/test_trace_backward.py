@@ -10,6 +10,7 @@ from torch import nn
 
 import magpy
 from magpy.models.backward import differentiated, gradients
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 BACKENDS = ["eager", "aot_eager"]
 
@@ -254,7 +255,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("step", STEPS, ids=lambda f: f.__name__)
 def test_a_step_is_as_in_eager(step, backend):
     check(trains(step), backend)

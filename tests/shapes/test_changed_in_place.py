@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 
 def added(x):
@@ -117,7 +118,7 @@ KINDS = (added, item, indexed, masked, scaled, rows_of_zeros, of_a_view, strided
 FORMS = (unsqueezed, moved, squeezed)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("f", (*KINDS, *FORMS), ids=lambda f: f.__name__)
 def test_two_captures_serve_all_sizes(f, backend):
     c = magpy.compile(f, backend=backend)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 # On both sides of 20,480 elements, for 8 channels: 44 x 44 is fewer, 52 x 52 more.
 SIZES = [(44, 52), (52, 56), (36, 40), (40, 36), (64, 60), (56, 44), (32, 32), (80, 72)]
@@ -29,7 +30,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
 @pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 def test_one_capture_serves_images_of_all_sizes(layer, last, backend):
     torch.manual_seed(0)
     model = LAYERS[layer]().eval()

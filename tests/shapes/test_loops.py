@@ -822,6 +822,7 @@ def test_turns_that_are_told_apart(function):
     agree(function)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", OTHERS, ids=lambda f: f.__name__)
 def test_turns_that_are_told_apart_in_regions(function, monkeypatch):
     monkeypatch.setattr(magpy.config, "regions", True)

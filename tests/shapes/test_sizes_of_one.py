@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 SIZES = [(3, 4), (5, 6), (4, 4), (1, 6), (6, 1), (1, 1), (2, 3), (1, 5), (4, 1), (7, 2)]
 WEIGHT = torch.linspace(-1, 1, 64).reshape(8, 8)
@@ -269,7 +270,7 @@ backends = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 named = {"ids": lambda v: getattr(v, "__name__", None)}
 
 
-@backends
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
 @pytest.mark.parametrize("f", SAME, **named)
 def test_two_captures_serve_a_size_of_one_as_well(f, grad, backend):
@@ -277,14 +278,14 @@ def test_two_captures_serve_a_size_of_one_as_well(f, grad, backend):
     assert stats.captures == 2, stats.misses_by
 
 
-@backends
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
 @pytest.mark.parametrize("f", DIFFER, **named)
 def test_where_it_matters_a_size_of_one_gives_what_eager_does(f, grad, backend):
     _compared(f, backend, grad)
 
 
-@backends
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("f", PARTS.values(), ids=PARTS)
 def test_what_is_left_of_a_size_of_one(f, backend):
     _compared(_of_rows(f), backend, False)

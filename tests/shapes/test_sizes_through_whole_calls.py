@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 WIDTH = 6
 SIZES = [(3, 5), (5, 4), (4, 7), (7, 6), (5, 8), (3, 9), (6, 4), (8, 8), (4, 9), (7, 5)]
@@ -131,7 +132,7 @@ def _same(a, b):
         assert type(a) is type(b)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
 @pytest.mark.parametrize(
     "cls",

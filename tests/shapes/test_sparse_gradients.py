@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 ROWS = 20
 
@@ -58,7 +59,7 @@ def _step_of(model, make):
 
 
 @pytest.mark.filterwarnings("ignore")  # torch warns once; where warnings are recorded, that is cut
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("cls", [Embeds, Recommends], ids=lambda c: c.__name__)
 @pytest.mark.parametrize("seed", [2, 7])

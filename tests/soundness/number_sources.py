@@ -341,6 +341,7 @@ def results(numbers, line, compile, calls=None):
 def check_all(lines):
     """The parametrized test of expressions."""
 
+    @pytest.mark.sampled(2)
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize(
         "numbers", [FROM_DATA, FROM_COUNTERS, FROM_SIZES, INTEGERS, FLOATS], ids=str

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 
@@ -123,7 +124,7 @@ def attempt(f, *args, **kwargs):
 def check_all(cases):
     """The parametrized test of a list of cases."""
 
-    @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+    @pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
     @pytest.mark.parametrize(("f", "refused", "compilers"), cases)
     def test(f, refused, compilers, backend):
         if compilers and backend != "eager":

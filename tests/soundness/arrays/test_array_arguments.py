@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.soundness.worlds import case, check_all
 
 CASES = []
@@ -30,7 +31,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_arrays_of_one_form_are_served_by_one_entry(f, backend):
     compiled = magpy.compile(f, backend=backend)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 
@@ -54,7 +55,7 @@ y.add_(1); r = x.clone(); x.mul_(2); r = (r, y.clone())
 """
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("use", USES.strip().splitlines())
 def test_a_write_to_one_is_a_write_to_the_other(use, backend):
     names = {"torch": torch, "np": np}

@@ -12,6 +12,7 @@ from magpy import _tensor
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.identity import Identity
 from magpy.ir.ops import Record
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.fuzz import __main__ as fuzz
 
 
@@ -141,7 +142,7 @@ def _identities(tensors):
     return [next(i for i, o in enumerate(tensors) if o is t) for t in tensors]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("first", range(0, len(CHANGES), 3))
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_gradients_are_told_from_other_tensors(name, first, backend):

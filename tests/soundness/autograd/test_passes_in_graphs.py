@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 
@@ -192,7 +193,7 @@ def compiling(backend):
     return lambda f: magpy.compile(f, backend=backend)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("step", STEPS, ids=lambda f: f.__name__)
 def test_gradients_are_those_of_eager(step, backend):
     wanted, _ = run(step, lambda f: f)

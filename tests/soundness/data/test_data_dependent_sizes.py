@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 LAYER = nn.Linear(4, 4)
@@ -227,7 +228,7 @@ def outcome(f, x):
 
 
 @pytest.mark.parametrize("first", [0, 2, 4])  # many, none, one
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
 def test_a_program_does_as_eager_whatever_the_sizes(program, backend, first):
     compiled = magpy.compile(program, backend=backend)

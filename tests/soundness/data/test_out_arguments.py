@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all
 
@@ -89,7 +90,7 @@ def seen(operation, where, use, wrap):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_sizes_are_those_of_this_call(operation, backend):
     hits = 0

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 
 
 class Kind(enum.Enum):
@@ -153,7 +154,7 @@ def run(program, backend, values=(1.0, 2.0, 3.0, -0.5, 100.25, 7.0)):
     return magpy.stats(compiled)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_a_text_is_that_of_the_call(program, backend):
     stats = run(program, backend)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 ONE_GRAPH = {
@@ -44,7 +45,7 @@ SIZES = (3, 4, 4, 5, 6, 7, 8, 3, 9, 10)
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("counts_before", [False, True])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("name", [*ONE_GRAPH, *BY_PYTHON])
 def test_a_counter(name, backend, counts_before):
     operation = ONE_GRAPH.get(name) or BY_PYTHON[name]

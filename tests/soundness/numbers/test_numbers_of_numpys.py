@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 LAYER = nn.Linear(4, 4)
@@ -86,7 +87,7 @@ def seen(f, kind, values):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("regions", [False, True])
 @pytest.mark.parametrize(
     ("f", "kind"),

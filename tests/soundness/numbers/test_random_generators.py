@@ -15,6 +15,7 @@ import torch.utils.checkpoint
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 LAYER = nn.Linear(4, 4)
@@ -173,7 +174,7 @@ def seen(f, kind, sizes):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("sizes", [[2] * 8, [2, 3, 4, 5, 3, 6, 7, 8]], ids=["one size", "sizes"])
 @pytest.mark.parametrize(
     ("f", "kind"),

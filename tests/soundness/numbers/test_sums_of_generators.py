@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt
 
@@ -122,7 +123,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_program_sees_what_it_sees_in_eager(name, backend):
     f = PROGRAMS[name]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 W = torch.arange(400.0).reshape(80, 5)
@@ -44,7 +45,7 @@ def compared(f, calls, backend="eager"):
     return magpy.stats(compiled)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("lists", [SAME_SIZE, OF_SIZES], ids=["same_size", "of_sizes"])
 @pytest.mark.parametrize("made", MADE)
 def test_two_captures_serve_all_lists(made, lists, backend):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 W = torch.arange(200.0).reshape(40, 5)
@@ -41,7 +42,7 @@ MADE = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("made", MADE)
 def test_two_captures_serve_all_numbers(made, backend):
     f = eval(f"lambda n, t: ({made}, t.sum())", {"torch": torch, "W": W})

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 # What is assigned to the data of a parameter, or done around that.
@@ -35,7 +36,7 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("assign", ASSIGNS)
 def test_data_is_as_eager_leaves_it(assign, check, backend):

@@ -10,6 +10,7 @@ from torch import nn
 import magpy
 from magpy import _tensor
 from magpy.objects import jagged
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -220,7 +221,7 @@ PROGRAMS = {
 UNROLLED = ("unbound", "unbound by name", "counted")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_lengths_and_numbers_of_sequences_vary(name, backend):
     program, make = PROGRAMS[name]

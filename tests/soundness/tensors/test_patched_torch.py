@@ -22,6 +22,7 @@ from torch import nn
 
 import magpy
 from magpy.models.patched_names import replaced
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, run
 
@@ -118,7 +119,7 @@ def reason(use):
     return f"another function has been put at {owner.__name__}.{name}" if told else None
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("first", [0, 3], ids=["between calls", "before the first"])
 @pytest.mark.parametrize("wrapper", [direct, of_a_partial, told_by_its_name, instead])
 @pytest.mark.parametrize("use", USES)
@@ -168,7 +169,7 @@ def test_the_call_itself_puts_a_wrapper_there(use, store):
     assert_same(seen(lambda f: magpy.compile(f, backend="eager")), seen(lambda f: f))
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("use", [u for u in USES if not u.startswith(("nn.", "__"))])
 def test_the_former_function_is_called_by_who_kept_it(use, backend):
     owner, name, _ = USES[use]
@@ -446,7 +447,7 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("where", WHERE)
 def test_former_functions_are_called_wherever_operations_are(where, backend):
     def wrapped(compile):

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import magpy
+from tests.backends_of_cases import SAMPLED_BACKENDS
 from tests.comparison import assert_same
 
 W = torch.nn.Parameter(torch.zeros(4, 1))
@@ -69,7 +70,7 @@ PROGRAMS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", SAMPLED_BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_parts_are_those_of_this_call(name, backend):
     f, given = PROGRAMS[name]
