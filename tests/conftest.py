@@ -8,6 +8,7 @@ Importing this must not import torch: the torch-free tests run where there is no
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -44,6 +45,13 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=left_out)
         without = {id(item) for item in left_out}
         items[:] = [item for item in items if id(item) not in without]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_objects():
+    """A collection looks at what the module's tests make, not at all that torch has imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import linecache
 import sys
 import warnings
 import weakref
@@ -39,6 +40,7 @@ def resident_bytes():
 
 
 def objects():
+    linecache.clearcache()  # torch.fx puts the code of each graph there
     gc.collect()
     gc.collect()
     return len(gc.get_objects())
@@ -59,7 +61,7 @@ def test_thousand_captures_and_resets_leave_memory_and_objects():
     captures(150)  # caches fill, the allocator settles
     before, memory = objects(), resident_bytes()
     captures(1000)
-    assert objects() <= before * 1.02
+    assert objects() <= before + 100
     assert resident_bytes() <= memory * 1.02 + 4 * 2**20
 
 
