@@ -240,7 +240,7 @@ def counted(cache: Path) -> dict[str, int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_process_finds_every_graph(tmp_path: Path) -> None:
     first, second = counted(tmp_path), counted(tmp_path)
     graphs = first["autograd_cache_miss"]

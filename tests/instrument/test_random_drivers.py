@@ -50,6 +50,7 @@ def run(seeds):
     return total, wrong
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")  # of coroutines that were never awaited, and the like
 @pytest.mark.parametrize("part", range(4))
 def test_random_functions_do_the_same_as_drivers(part):

@@ -111,6 +111,7 @@ print(len(made), "torch._inductor" in sys.modules)
 """
 
 
+@pytest.mark.long
 def test_what_is_served_by_a_compiled_graph_needs_no_compiler(tmp_path):
     path, cache = tmp_path / "entries", tmp_path / "cache"
     assert run(PROGRAM + SAVE.format(backend="inductor"), path) == ["1", "1"]

@@ -817,6 +817,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", OTHERS, ids=lambda f: f.__name__)
 def test_turns_that_are_told_apart(function):
     agree(function)

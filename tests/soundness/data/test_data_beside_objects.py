@@ -214,6 +214,7 @@ def run(f, kind):
     return out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("where", VALUES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_comes_of_a_value_of_data_and_an_object_is_eagers(kind, where):

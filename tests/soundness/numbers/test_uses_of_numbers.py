@@ -449,6 +449,7 @@ def report_on(use, source):
     return fuzz.report_on(HEAD + function + STEPS.format(call=call), 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("use", "source"),
     [(use, list(SOURCES)[i % len(SOURCES)]) for i, use in enumerate(USES)],
