@@ -316,6 +316,21 @@ def _size(plan: regions.Plan) -> int:
     return len(plan.alone) + len(plan.calls) + len(plan.lines)
 
 
+def _itself(f: Any) -> Any:
+    return f
+
+
+class _Calls(functools.partial[Any]):
+    """`Drivers.call` of one driver.
+
+    A lambda that the driver makes has it in its closure. Where such a lambda is pickled and loaded,
+    its calls run as they are.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial, (_itself,)
+
+
 class Driver:
     """The driver of one function.
 
@@ -525,7 +540,7 @@ class Driver:
             self.function,
             made,
             self._region,
-            functools.partial(self.drivers.call, weakref.ref(self)),
+            _Calls(self.drivers.call, weakref.ref(self)),
         )
         for old in self._before.values():
             # A driver that runs now may still call it; only its figures are kept.

@@ -365,11 +365,19 @@ class Picture:
             self._add(x, (path, k))
 
     def _function(self, v, path):
-        self._word(("function", v.__qualname__, v.__code__), path)
+        code = v.__code__
+        names = [name for name in code.co_freevars if name != ".call"]
+        if magpy.config.regions and code.co_name == "<lambda>":
+            # docs/semantics.md assumes that nobody looks at its code, where a line of it is left to
+            # Python.
+            code = code.co_firstlineno, code.co_varnames, code.co_names, *names
+        self._word(("function", v.__qualname__, code), path)
         if v.__defaults__ or v.__kwdefaults__:
             self._add(v.__defaults__, (path, "__defaults__"))
             self._add(v.__kwdefaults__, (path, "__kwdefaults__"))
         for name, cell in zip(v.__code__.co_freevars, v.__closure__ or (), strict=True):
+            if name not in names:
+                continue
             if magpy.config.regions:
                 # docs/semantics.md assumes that nobody asks whether functions share the cell of
                 # a variable that is assigned once; where it matters, the contents will differ.

@@ -352,6 +352,36 @@ def test_functions_made_on_both_sides_of_a_line_share_what_is_assigned(monkeypat
         assert magpy.stats(c).regions and served(c)
 
 
+def test_the_code_of_a_lambda_that_is_kept_may_find_what_is_compiled(monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+    kept = []
+
+    @magpy.disable
+    def odd(t):
+        return t
+
+    def below(t):
+        return odd(t.relu()) + 1
+
+    def f(t, k):
+        kept.append(lambda: t * below(t))
+        return kept[-1]() + (t * k).relu()
+
+    c = compiled(f)
+    for _ in range(4):
+        assert torch.equal(c(x, 2), f(x, 2))
+    for made, plain in zip(kept[::2], kept[1::2], strict=True):
+        assert torch.equal(made(), plain())
+        assert made.__qualname__ == plain.__qualname__
+    made, plain = kept[-2:]
+    assert {*made.__code__.co_freevars} > {*plain.__code__.co_freevars}
+    # Where it is loaded again, its calls run as they are.
+    cells = dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))
+    (more,) = {*cells} - {*plain.__code__.co_freevars}
+    loaded = pickle.loads(pickle.dumps(cells[more].cell_contents))
+    assert loaded(below) is below
+
+
 def test_addresses_of_objects_made_in_the_call_are_those_of_the_watched_run():
     f = compiled(lambda t: (t + 1, id(object()) != 0, id(x)))
     f(x)
