@@ -298,6 +298,7 @@ def _batch(seeds):
     warnings.simplefilter("ignore")
     gc.freeze()  # what was there before needs no look in every collection
     for seed in seeds:
+        gc.collect()  # what a former program has left may warn as it dies
         yield "start", seed, None
         yield "end", seed, run_seed(seed)
 
