@@ -33,11 +33,13 @@ class Script:
             though nothing but data differs.
         affects: it prints, or changes a list or a dict, which it may have been given.
         writes: it may write to tensors.
+        branches: which way it takes goes by something, sizes and numbers perhaps.
     """
 
     decides: bool
     affects: bool
     writes: bool
+    branches: bool
 
 
 def look(f: Any) -> Script:
@@ -49,6 +51,7 @@ def look(f: Any) -> Script:
         bool(kinds & _BRANCHES) and any(map(_reads, nodes)),
         "prim::Print" in kinds or any(kind != "Tensor" for kind in written),
         any("Tensor" in kind for kind in written),
+        bool(kinds & _BRANCHES),
     )
 
 

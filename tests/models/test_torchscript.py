@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+import pytest
 import torch
 from torch import nn
 
 import magpy
 from magpy.models import callables, torchscript
 from magpy.models.c_function_tables import Effect
+from tests.comparison import assert_same
 
 
 @torch.jit.script
@@ -56,3 +58,66 @@ def test_what_objects_of_torchscript_hold_is_left_to_python():
     for f in (module._c.setattr, module._c.getattr, numbers.append):
         assert callables.effect_of(f.__func__) is Effect.REFUSE
     assert callables.name_of(module._c.setattr.__func__) == "ScriptObject.setattr"
+
+
+@torch.jit.script
+def _crops(t, n: int):
+    if t.size(0) > n:
+        t = t[:n]
+    return t
+
+
+@torch.jit.script
+def _scales(t, n: int):
+    if n > 3:
+        t = t * n
+    return t
+
+
+@torch.jit.script
+def _adds(t, n: int):
+    for k in range(n):
+        t = t + k
+    return t
+
+
+@torch.jit.script
+def _either(t, n: int):
+    if n > 3:
+        return t, t * 2
+    return t + 1, t
+
+
+@torch.jit.script
+def _perhaps(t, n: int) -> torch.Tensor | None:
+    found: torch.Tensor | None = None
+    if n > 3:
+        found = t * 2
+    return found
+
+
+@torch.jit.script
+def _drops(t, p: float):
+    if p == 0.0:
+        return t
+    return t * (1 - p)
+
+
+@pytest.mark.parametrize("f", [_crops, _scales, _adds, _either, _perhaps, _drops])
+@pytest.mark.parametrize("numbers", [[0, 1, 2, 5, 9, 3, 4], [9, 5, 4, 3, 2, 1, 0]])
+@pytest.mark.parametrize("regions", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_what_may_give_back_an_argument_gives_what_eager_gives(f, numbers, regions, monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", regions)
+
+    def program(t, n):
+        found = f(t + 1, n / 4 if f is _drops else n)
+        if isinstance(found, tuple):
+            return [x * 2 for x in found]
+        return t.sum() if found is None else found * 2
+
+    compiled = magpy.compile(program, backend="eager")
+    for rows in (2, 6, 3, 8):
+        for n in numbers:
+            t = torch.ones(rows, 2)
+            assert_same(compiled(t, n), program(t, n), f"{rows} {n}")

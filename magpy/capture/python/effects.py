@@ -61,10 +61,13 @@ def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     writes = isinstance(getattr(f, "__self__", None), _STREAMS) and f.__name__ == "write"
     run.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
     given = getattr(f, "__self__", None), *args, *kwargs.values(), sys.stdout, sys.stderr
-    try:
-        run.recorder.below.begin(given, listeners.hearers(*_heard(f, kwargs)).objects)
-    except Exception as e:  # noqa: BLE001 - as above
-        run.recorder.fail(e)
+    if run.refusals.first is None:  # else what it is given, a file perhaps, dies as in eager
+        try:
+            run.recorder.below.begin(given, listeners.hearers(*_heard(f, kwargs)).objects)
+        except Exception as e:  # noqa: BLE001 - as above
+            run.recorder.fail(e)
+    else:
+        run.recorder.below.end()
     run.recorder.depth += 1
     run.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
     run.unwarned = [s[3] for s in step.sites if call_sites.REGISTRY not in s[3]] if step else []

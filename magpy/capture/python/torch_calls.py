@@ -265,8 +265,18 @@ def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         run.refuse(f"a TorchScript function is called that {what}")
         return ABSENT
     result = f(*args, **kwargs)
+    if done.branches and not _all_new(recorder, result):
+        run.refuse("a TorchScript function is called that may give back an argument")
+        return result
     recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
     return result
+
+
+def _all_new(recorder: Any, v: Any) -> bool:
+    """Whether a function made all that it gave: then what it gives comes from its operation."""
+    if isinstance(v, (tuple, list)):
+        return all(_all_new(recorder, x) for x in v)
+    return isinstance(v, torch.Tensor) and recorder.tensors.fresh(v)
 
 
 def overrides(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
