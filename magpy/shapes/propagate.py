@@ -201,7 +201,7 @@ class Follower:
         given: Any,
         follow: bool,
         on_host: bool = False,
-        gradients_of: tuple[Ref, ...] = (),
+        gradients_of: tuple[Any, ...] = (),
         whole: bool = False,
     ) -> None:
         """Does an operation with fake tensors, if sizes that vary are concerned.
@@ -233,7 +233,8 @@ class Follower:
             return
         concerned, loose = symbols.concerns(found), self._recorder.is_loose(found)
         if gradients_of and not (loose or self._recorder.transformed):
-            self._gradients_of = tuple(ref.var for ref in gradients_of)
+            # What is no tensor makes it raise.
+            self._gradients_of = tuple(r.var for r in gradients_of if isinstance(r, Ref))
             return
         if self._recorder.transformed:
             if concerned and loose:

@@ -310,3 +310,20 @@ def test_a_line_of_pythons_may_stand_anywhere(where, backend, monkeypatch):
     monkeypatch.setattr(magpy.config, "regions", True)
     found = trial(lambda f: magpy.compile(f, backend=backend))
     assert_same(found, trial(lambda f: f), tol=0 if backend == "eager" else 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("given", [{"a": 1}, "p", None, 2], ids=repr)
+def test_the_gradient_of_what_is_no_tensor_raises_as_in_eager(given):
+    def step(x):
+        y = (x * 2).sum()
+        try:
+            return torch.autograd.grad(y, [given, x], allow_unused=True)
+        except (TypeError, RuntimeError) as e:
+            return type(e), str(e), y
+
+    compiled = magpy.compile(step, backend="eager")
+    for n in (2, 3, 4, 5):
+        x = torch.ones(n, requires_grad=True)
+        assert_same(compiled(x), step(x))
+    assert not [r for r in magpy.stats(compiled).reasons if "magpy failed" in r]
