@@ -69,7 +69,10 @@ def same_start():
         torch.cuda.manual_seed_all(0)
     # pytest listens to loggers that do not propagate. This one's writer would then describe each
     # symbol and condition of a shape environment with its stack, for nobody.
-    torch._logging._internal.trace_log.propagate = True
+    trace_log = torch._logging._internal.trace_log
+    trace_log.propagate = True
+    if not os.environ.get("TORCH_TRACE"):
+        trace_log.handlers.clear()
     families = sys.modules.get("magpy.runtime.families")
     if families is not None:
         families.forget()  # a function of another run of the same test is alike
