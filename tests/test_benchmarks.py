@@ -246,7 +246,7 @@ def test_calls_are_compared_while_entries_come_and_go(monkeypatch):
     monkeypatch.setattr(checked, "_CHANGES", 0.3)
     for name in ("saving", "max_entries", "max_captures"):
         monkeypatch.setattr(magpy.config, name, getattr(magpy.config, name))
-    found = checked.run(60, "eager", 0, 3600)  # the calls end it, however busy the machine is
+    found = checked.run(3600, "eager", 0, 60)  # the calls end it, however busy the machine is
     assert (found["calls"], found["differences"]) == (60, 0)
     assert all(found[n] for n in ("hits", "captures", "reset", "anew"))
 
