@@ -121,3 +121,25 @@ def test_what_may_give_back_an_argument_gives_what_eager_gives(f, numbers, regio
         for n in numbers:
             t = torch.ones(rows, 2)
             assert_same(compiled(t, n), program(t, n), f"{rows} {n}")
+
+
+@pytest.mark.parametrize("regions", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_whether_it_gave_back_its_argument_is_found_in_each_call(regions, monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", regions)
+
+    def asked(t):
+        found = _crops(t, 5)
+        return found is t, found
+
+    def written(t):
+        t = t + 0
+        found = _scales(t, t.size(0) - 2)
+        found.add_(1)
+        return t, found
+
+    for program in (asked, written):
+        compiled = magpy.compile(program, backend="eager")
+        for rows in (8, 9, 7, 2, 3, 6, 4):  # those for which it makes something come first
+            t = torch.ones(rows, 2)
+            assert_same(compiled(t), program(t), f"{program.__name__} {rows}")
