@@ -112,7 +112,11 @@ class Loops:
         recorder, k = self._recorder, loop.done
         loop.done += 1
         index = loop.values[k] if k < len(loop.values) else ABSENT
-        if self._run.refusals.first is not None or recorder.symbols.fixed:
+        if (
+            self._active is not loop
+            or self._run.refusals.first is not None
+            or recorder.symbols.fixed
+        ):
             return index
         try:
             return self._turn(loop, k, heads, frame)
@@ -128,6 +132,9 @@ class Loops:
         if k == len(loop.values):
             self._end(loop, heads)
             return ABSENT
+        if heads.same_from - 1 > _MOST_BEFORE:
+            self.finish()  # they differ, however many follow: a list may grow in each
+            return loop.values[k]
         var = recorder.tensors.new()
         value = _interp.fresh(loop.values[k])
         recorder.add(Bind(identity, (loop.values[k],), {}, expected=int, result=var, symbolic=True))
@@ -176,7 +183,7 @@ class Loops:
         return {at: symbols.form(v) if v in tensors else None for v, at in made.items()}
 
     def finish(self) -> None:
-        """The run is over: a loop that was left in the middle has the turns that it has."""
+        """The loop that is at work has the turns that it has; when the run is over, too."""
         loop, self._active = self._active, None
         if loop is not None:
             with unheard():

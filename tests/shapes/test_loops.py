@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
+from magpy.capture import loops
 
 WIDTH = 4
 SIZES = [(3, 5), (2, 7), (4, 6), (3, 9), (5, 4), (2, 12), (3, 3), (4, 20), (2, 2), (3, 1)]
@@ -828,6 +829,24 @@ def test_turns_that_are_told_apart(function):
 def test_turns_that_are_told_apart_in_regions(function, monkeypatch):
     monkeypatch.setattr(magpy.config, "regions", True)
     agree(function)
+
+
+def test_turns_that_cannot_do_the_same_are_no_longer_looked_at(monkeypatch):
+    looked = []
+    look = loops._Heads.look
+    monkeypatch.setattr(loops._Heads, "look", lambda *args: (looked.append(1), look(*args))[1])
+
+    def f(x):
+        rows = []
+        for i in range(x.shape[0]):
+            rows.append(i * 2)
+        return x * sum(rows)
+
+    c = magpy.compile(f, backend="eager")
+    for n in 5, 40, 60:
+        x = torch.ones(n, 2)
+        torch.testing.assert_close(c(x), f(x))
+    assert 0 < len(looked) <= 3 * 4
 
 
 # ------------------------------------------------------------- whole steps
