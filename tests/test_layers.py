@@ -1,6 +1,7 @@
 """The rooms of magpy import in one direction: the order of docs/ARCHITECTURE.md."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,22 @@ def upward():
         for target in imports(path, known):
             if rank(target) > rank(module):
                 yield f"{module} -> {target}"
+
+
+def test_a_module_that_names_its_only_caller_has_no_other():
+    files = dict(modules())
+    known = {*files, *GROUND}
+    callers: dict[str, set[str]] = {}
+    for module, path in files.items():
+        for target in {*imports(path, known)} - {module}:
+            callers.setdefault(target, set()).add(module)
+    said = {}
+    for module, path in files.items():
+        text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+        for named in re.findall(r"\(magpy/(\S+)\.py, the only caller", text):
+            said[module] = {named.replace("/", ".")}
+    assert said
+    assert said == {module: callers[module] for module in said}
 
 
 def test_each_module_is_in_a_room():

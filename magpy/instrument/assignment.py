@@ -1,7 +1,8 @@
 """Which local variables statements use, and which are assigned for certain after them.
 
 Owns the analysis of syntax trees.  Does not own what follows for a region
-(magpy/instrument/regions.py, the only caller).  As PEP 526's and type checkers' definite
+(magpy/instrument/regions.py and driver_code.py) or a loop (magpy/instrument/turns.py), which call
+this.  As PEP 526's and type checkers' definite
 assignment: it says "assigned" only where every way through the statements assigns.
 """
 

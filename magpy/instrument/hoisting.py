@@ -2,7 +2,7 @@
 
 Owns the rewriting `return f(h + next(it))` to `t = next(it); return f(h + t)`, so that as little as
 possible has to stay outside of a region.  Does not own which expressions must
-(magpy/runtime/driver.py) nor the regions (magpy/instrument/regions.py, the only caller).
+(magpy/runtime/driver.py) nor the regions (magpy/instrument/regions.py, which calls this).
 """
 
 from __future__ import annotations

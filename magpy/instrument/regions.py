@@ -3,7 +3,7 @@
 Owns the choice of the stretches (regions) of a Python function whose other lines must run as they
 are, and what each region reads and gives back.  Does not own the code of both
 (magpy/instrument/driver_code.py), why a line must run as it is, nor how a region is compiled
-(magpy/runtime/driver.py, the only caller).
+(magpy/runtime/driver.py, which calls this).
 
 A region is made from the function's source, which is used only if it compiles to the function's own
 code.  Statements are the least unit: between them the evaluation stack holds what the block around

@@ -1,7 +1,7 @@
 """The source of a function, used only if it compiles to the function's own code.
 
-Owns finding the definition among those of its file.  Does not own what is made of it
-(magpy/instrument/regions.py, the only caller).
+Owns finding the definition among those of its file.  Does not own what is made of it (the other
+modules of magpy/instrument that look at syntax trees, which call this).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the look at the syntax tree: which names a turn takes over from the one before, and which lists
 only collect what each turn gives.  Does not own whether the turns do the same
-(magpy/capture/loops.py, the only caller).
+(magpy/capture/loops.py, which calls this).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is known of torch's operations by their names and signatures.
 
 Owns tables of names, and what a property's accessor or a legacy constructor stands for.  Does not
-own what an operation does in one run (magpy/capture/tensors/recorder.py, the only caller but for
-magpy/runtime/entry.py), nor functions that are no operations (magpy/models/callables.py).
+own what an operation does in one run (magpy/capture/tensors/recorder.py), nor functions that are no
+operations (magpy/models/callables.py).  Asked by all rooms that follow it.
 """
 
 from __future__ import annotations

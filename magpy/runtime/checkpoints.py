@@ -4,7 +4,7 @@ Owns which of the two a call is part of, and by what each call of a compiled cal
 the forward pass: `torch.utils.checkpoint` counts the tensors that are saved, and they must be as
 many when they are computed again.  So a call that an entry served is served by that entry again,
 and one that ran eagerly, captured or not, runs eagerly again.  Does not own how a call is served
-(magpy/runtime/compiled.py, the only caller).
+(magpy/runtime/compiled.py, which calls this).
 
 Which checkpoint a call is part of the hooks tell that it has set: those of
 `torch.utils.checkpoint._checkpoint_hook` and `_recomputation_hook` enclose its `_CheckpointFrame`.

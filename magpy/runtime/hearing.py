@@ -7,8 +7,8 @@ what these operations save, in their order, as a trial run has shown where the g
 and the hooks cannot change what the call reads.
 
 Owns that decision.  Does not own the hooks (magpy/objects/saved_tensors.py), what they can change
-(magpy/unwatched/reachability.py) nor how a call is served (magpy/runtime/compiled.py, the only
-caller).
+(magpy/unwatched/reachability.py) nor how a call is served (magpy/runtime/compiled.py).  Asked by
+magpy/runtime/below_hooks.py and entry.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Owns what becomes of them in the record: that the run relies on them, or which steps check the
 symbols that stand for them.  Does not own the symbols and their conditions
-(magpy/shapes/symbols.py), nor which steps there are (magpy/capture/tensors/recorder.py, the only
-caller).
+(magpy/shapes/symbols.py), nor which steps there are (magpy/capture/tensors/writer.py).  Asked by
+magpy/capture/tensors/arguments.py.
 
 A first capture relies on what it sees.  Once an entry did that (`Record.pinned`), later captures
 follow, as they follow sizes that vary among the arguments.

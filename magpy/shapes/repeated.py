@@ -2,7 +2,7 @@
 
 Owns the memory of what they gave for fake tensors: torch needs milliseconds for an operation with
 symbols.  Does not own the fake tensors of a run nor how operations are done with them
-(magpy/shapes/symbols.py, the only caller).
+(magpy/shapes/symbols.py, which calls this).
 
 The same function, under the same modes, of tensors with the same sizes (as expressions), strides,
 and kinds, and of equal other arguments, gives tensors of one form, and asks nothing of sizes that
