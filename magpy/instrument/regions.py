@@ -131,7 +131,7 @@ def _held_alone(group: Sequence[ast.stmt]) -> set[str]:
     """The names that statements assign the result of a call to, alone (`guard = Guard()`)."""
     return {
         target.id
-        for s in group
+        for s in own_nodes(group)
         if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
         for target in s.targets
         if isinstance(target, ast.Name)
@@ -409,11 +409,11 @@ class _Splitter:
         # A loop comes here again, and reads what it has assigned.
         live = stores & (elsewhere | (reads if in_loop else set()))
         live = stores if self.shows else live
+        # What nobody reads is there to live until the function ends.
+        live |= {n for n in _held_alone(group) & stores if not self.reads.get(n)}
         if end is not None:
             if live - end - bound:
                 return None
-            # What nobody reads is there to live until the function ends.
-            live |= {n for n in _held_alone(group) & stores & end if not self.reads.get(n)}
             gives = sorted(live)
             reads |= {n for n in gives if n not in end or self._conditional(n, group, bound)}
         else:

@@ -66,6 +66,30 @@ def in_a_branch(x):
     return x + Guard.alive
 
 
+def in_a_branch_before(x):
+    if x.shape[0] > 1:
+        guard = Guard()  # noqa: F841
+        x = LAYER(x)
+    odd()
+    return x + Guard.alive
+
+
+def in_a_loop_before(x):
+    for _ in range(2):
+        guard = Guard()  # noqa: F841
+        x = LAYER(x)
+    odd()
+    return x + Guard.alive
+
+
+def in_a_with_before(x):
+    with torch.no_grad():
+        guard = Guard()  # noqa: F841
+        x = LAYER(x)
+    odd()
+    return x + Guard.alive
+
+
 def let_go_early(x):
     guard = Guard()
     y = LAYER(x)
@@ -85,6 +109,9 @@ PROGRAMS = [
     one_after_another,
     in_a_loop,
     in_a_branch,
+    in_a_branch_before,
+    in_a_loop_before,
+    in_a_with_before,
     let_go_early,
     in_a_called_function,
 ]
