@@ -21,7 +21,7 @@ from magpy.objects.types import isinstance
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
 _STORES = ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF")
 # A statement, or the test of one, ends with one of these.
-_ENDS = ("STORE_", "POP_TOP", "POP_JUMP", "RETURN_", "FOR_ITER")
+_ENDS = ("STORE_", "POP_TOP", "POP_JUMP_", "RETURN_", "FOR_ITER")
 
 
 def counters(code: types.CodeType) -> set[str]:
@@ -38,7 +38,8 @@ def counters(code: types.CodeType) -> set[str]:
         read: set[str] = set()
         for i in statement:
             names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
-            if i.opname in _LOADS:
+            # A constant may name an attribute: `self.calls = getattr(self, "calls", 0) + 1`.
+            if i.opname in _LOADS or (i.opname == "LOAD_CONST" and isinstance(i.argval, str)):
                 read.add(i.argval)
             elif i.opname.startswith("LOAD_FAST"):
                 read.update(*(of.get(name, ()) for name in names))

@@ -34,6 +34,10 @@ def item(d):
     d["k"] += 1
 
 
+def made_by_its_first_use(self):
+    self.calls = getattr(self, "calls", 0) + 1
+
+
 def of_a_module():
     global TOTAL
     TOTAL += 1
@@ -76,6 +80,7 @@ def local(n):
         (by_a_conditional, {"calls"}),
         (two_at_once, {"a", "b"}),
         (item, {"k"}),
+        (made_by_its_first_use, {"calls"}),
         (of_a_module, {"TOTAL"}),
         (closure(), {"n"}),
         (clamped, set()),
