@@ -21,7 +21,7 @@ from magpy.objects.types import isinstance
 _LOADS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
 _STORES = ("STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF")
 # A statement, or the test of one, ends with one of these.
-_ENDS = ("STORE_", "POP_TOP", "POP_JUMP_", "RETURN_", "FOR_ITER")
+_ENDS = ("STORE_", "POP_", "RETURN_", "FOR_ITER")
 
 
 def counters(code: types.CodeType) -> set[str]:
