@@ -1,4 +1,4 @@
-"""Counters: names outside its locals to which a piece of code gives a value made of the one before.
+"""Counters: names outside its locals that a piece of code reads, and always gives another value.
 
 Owns finding them in a code object. Does not own what a read of one becomes
 (csrc/interp/session_state.cpp). Called by magpy/capture/python/native.py, once per code object.
@@ -25,12 +25,15 @@ _ENDS = ("STORE_", "POP_", "RETURN_", "FOR_ITER")
 
 
 def counters(code: types.CodeType) -> set[str]:
-    """Names that the code stores outside its locals, computed of themselves.
+    """Names that the code stores outside its locals, of themselves or before it reads them.
 
-    So are those of `self.calls += 1` and of `i = self.next` with `self.next = i + 1` below, but not
-    that of `if self.size > n: self.size = n`.
+    So are those of `self.calls += 1`, of `i = self.next` with `self.next = i + 1` below, and of
+    `self.loss = loss.item(); log(self.loss)`, but not that of `if self.size > n: self.size = n`.
     """
     found: set[str] = set()
+    loaded: set[str] = set()
+    # What is stored before it is loaded: what it was before does not matter.
+    first: set[str] = set()
     # By the name of a local variable, of which names outside its value was computed.
     of: dict[str, set[str]] = {}
     instructions = list(dis.get_instructions(code))
@@ -38,9 +41,9 @@ def counters(code: types.CodeType) -> set[str]:
         read: set[str] = set()
         for i in statement:
             names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
-            # A constant may name an attribute: `self.calls = getattr(self, "calls", 0) + 1`.
-            if i.opname in _LOADS or (i.opname == "LOAD_CONST" and isinstance(i.argval, str)):
+            if i.opname in _LOADS:
                 read.add(i.argval)
+                loaded.add(i.argval)
             elif i.opname.startswith("LOAD_FAST"):
                 read.update(*(of.get(name, ()) for name in names))
             elif i.opname.startswith("STORE_FAST"):
@@ -48,7 +51,9 @@ def counters(code: types.CodeType) -> set[str]:
                     of.setdefault(name, set()).update(read)
             elif i.opname in _STORES and i.argval in read:
                 found.add(i.argval)
-    return found | _items(instructions)
+            elif i.opname in _STORES and i.argval not in loaded:
+                first.add(i.argval)
+    return found | (first & loaded) | _items(instructions)
 
 
 def _statements(instructions: list[Any]) -> Iterator[list[Any]]:

@@ -34,8 +34,18 @@ def item(d):
     d["k"] += 1
 
 
-def made_by_its_first_use(self):
+def made_by_its_first_use(self, x):
     self.calls = getattr(self, "calls", 0) + 1
+    return x * self.calls
+
+
+def written_first(self, loss):
+    self.loss = loss.item()
+    return self.loss
+
+
+def only_written(self, loss):
+    self.loss = loss.item()
 
 
 def of_a_module():
@@ -57,7 +67,7 @@ def clamped(self, sizes):
     if min(sizes) <= self.window:
         self.shift = 0
         self.window = min(sizes)
-    return self.window * self.shift
+    return self.window
 
 
 def remembered(self, n):
@@ -81,6 +91,8 @@ def local(n):
         (two_at_once, {"a", "b"}),
         (item, {"k"}),
         (made_by_its_first_use, {"calls"}),
+        (written_first, {"loss"}),
+        (only_written, set()),
         (of_a_module, {"TOTAL"}),
         (closure(), {"n"}),
         (clamped, set()),

@@ -1,4 +1,4 @@
-# eager: add returns a Box that differs from call to call
+# anew: box is another object after each call
 import torch
 
 
