@@ -133,7 +133,7 @@ class Loops:
             self._end(loop, heads)
             return ABSENT
         if heads.same_from - 1 > _MOST_BEFORE:
-            self.finish()  # they differ, however many follow: a list may grow in each
+            self.finish()  # turns differ, a list may grow in each: to go on costs its square
             return loop.values[k]
         var = recorder.tensors.new()
         value = _interp.fresh(loop.values[k])

@@ -2,8 +2,8 @@
 
 Owns the analysis of syntax trees.  Does not own what follows for a region
 (magpy/instrument/regions.py and driver_code.py) or a loop (magpy/instrument/turns.py), which call
-this.  As PEP 526's and type checkers' definite
-assignment: it says "assigned" only where every way through the statements assigns.
+this.  As PEP 526's and type checkers' definite assignment: it says "assigned" only where every way
+through the statements assigns.
 """
 
 from __future__ import annotations

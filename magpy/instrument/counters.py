@@ -1,12 +1,12 @@
-"""Counters: names outside its locals that a piece of code reads, and always gives another value.
+"""Counters: names outside its locals that a piece of code reads, and stores in most of its calls.
 
 Owns finding them in a code object. Does not own what a read of one becomes
 (csrc/interp/session_state.cpp). Called by magpy/capture/python/native.py, once per code object.
 
 A counter is an input of the first entry. Any other number is compared, and becomes an input once it
-has differed (magpy/shapes/speculation.py): what is missed here costs one capture, and what is taken
-for a counter in vain (`self.window = min(self.window, size)`) makes sizes and numbers that could be
-known follow from it.
+has differed (magpy/shapes/speculation.py): to miss one here costs a capture. To take another number
+for one is worse: where a module clamps its window (`if size < self.window: self.window = size`),
+all sizes would follow from it.
 """
 
 from __future__ import annotations

@@ -798,7 +798,35 @@ def asks_for_versions(step, x):
         return total * total._version, h
 
 
+def another_loop_after_turns_that_differ(step, x):
+    rows, total = [], x.new_zeros(())
+    for i in range(x.shape[1]):
+        rows.append(i)
+        if i > 3:  # the loop around is given up by then
+            h = x.new_zeros(WIDTH)
+            for t in range(x.shape[0]):
+                h = step(x[t, 0], h)
+            total = total + h.sum() * i
+    for t in range(x.shape[0]):
+        total = total + step.inner(x[t, 0]).sum()
+    return total * sum(rows)
+
+
+def left_after_turns_that_differ(step, x):
+    rows, h = [], x.new_zeros(x.size(0), WIDTH)
+    for t in range(x.size(1)):
+        rows.append(t)
+        h = step(x[:, t], h)
+        if t == 5:
+            break
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+    return h * len(rows)
+
+
 OTHERS = [
+    another_loop_after_turns_that_differ,
+    left_after_turns_that_differ,
     *(pops_from_a_list_outside, rotates_a_queue_outside, moves_to_the_end_outside),
     swaps_in_a_list_outside,
     *(keeps_the_one_before, counts_in_an_attribute, alternates_in_attributes),
